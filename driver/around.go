@@ -11,7 +11,8 @@ type Call struct {
 	Op Op
 	// Method is the name of the method.
 	Method string
-	// Target is what the request has of it. Of a resource that is deleted, the Machine has namespace, name and UID only.
+	// Target is what the request has of it. Of a resource that is deleted, the Machine has namespace,
+	// name and UID only.
 	Target Target
 	// UserData is that of a create.
 	UserData []byte
@@ -23,7 +24,8 @@ type Call struct {
 // Interceptor makes a call by next, or returns an error instead.
 type Interceptor func(ctx context.Context, c Call, next func(context.Context) error) error
 
-// Around returns a driver with an Interceptor around each call that may make requests. GetUnknownFields and Scope make none.
+// Around returns a driver with an Interceptor around each call that may make requests.
+// GetUnknownFields and Scope make none.
 func Around(d Driver, f Interceptor) Driver { return around{d, f} }
 
 type around struct {

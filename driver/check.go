@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Checked returns a driver whose answers are checked before any caller uses them: the provider ID, Node name and addresses
-// of a VM are copied to labels, annotations and statuses, and a wrong Node name refers to the wrong Node. An answer that cannot describe a VM
-// becomes Internal, see IsInvalidAnswer, and keeps its valid parts: a VM whose name is no use exists, and has to be deleted later. A field that is
-// empty is left to the caller that needs it.
+// Checked returns a driver whose answers are checked before any caller uses them: the provider ID,
+// Node name and addresses of a VM are copied to labels, annotations and statuses, and a wrong Node
+// name refers to the wrong Node. An answer that cannot describe a VM becomes Internal, see
+// IsInvalidAnswer, and keeps its valid parts: a VM whose name is no use exists, and has to be
+// deleted later. A field that is empty is left to the caller that needs it.
 func Checked(d Driver) Driver { return checkedDriver{d} }
 
 type checkedDriver struct{ next Driver }
@@ -37,14 +38,15 @@ func (e invalidAnswerError) Error() string {
 	return fmt.Sprintf("the driver answered with %s; that is not used", strings.Join(e.wrong, ", and with "))
 }
 
-// IsInvalidAnswer reports whether err is that of Checked for an answer with invalid parts. The response has the others: what the call
-// requested was done.
+// IsInvalidAnswer reports whether err is that of Checked for an answer with invalid parts. The
+// response has the others: what the call requested was done.
 func IsInvalidAnswer(err error) bool {
 	_, is := errors.AsType[invalidAnswerError](err)
 	return is
 }
 
-// rejected returns the error of an answer: that of the driver, except Uninitialized, which has a VM; else one for the invalid parts.
+// rejected returns the error of an answer: that of the driver, except Uninitialized, which has a
+// VM; else one for the invalid parts.
 func rejected(op Op, err error, wrong ...string) error {
 	wrong = slices.DeleteFunc(wrong, func(part string) bool { return part == "" })
 	if len(wrong) == 0 || err != nil && CodeOf(err) != Uninitialized {
@@ -53,8 +55,8 @@ func rejected(op Op, err error, wrong ...string) error {
 	return &Error{Code: Internal, Op: op, Err: invalidAnswerError{wrong}}
 }
 
-// described returns the valid parts of a VM that was returned with an error, and what is invalid about the others; "" when nothing is. An
-// error other than Uninitialized describes no VM.
+// described returns the valid parts of a VM that was returned with an error, and what is invalid
+// about the others; "" when nothing is. An error other than Uninitialized describes no VM.
 func (vm VM) described(err error) (VM, string) {
 	if err != nil && CodeOf(err) != Uninitialized {
 		return VM{}, ""
@@ -149,7 +151,8 @@ func (d checkedDriver) InitializeMachine(ctx context.Context, req InitializeMach
 	return resp, rejected(OpInitialize, err, wrong)
 }
 
-// DeleteMachine checks the driver's note. After the end of the VM nothing needs it, so an invalid one does not keep the Machine.
+// DeleteMachine checks the driver's note. After the end of the VM nothing needs it, so an invalid
+// one does not keep the Machine.
 func (d checkedDriver) DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error) {
 	resp, err := d.next.DeleteMachine(ctx, req)
 	var wrong string

@@ -22,8 +22,8 @@ func (d checkedDriver) Scope(req ScopeRequest) (string, error) {
 	return scope, nil
 }
 
-// ListResources checks the page as a whole: one resource that cannot be used makes the page an error, because a sweep must not take a
-// part of it for the whole.
+// ListResources checks the page as a whole: one resource that cannot be used makes the page an
+// error, because a sweep must not take a part of it for the whole.
 func (d checkedDriver) ListResources(ctx context.Context, req ListResourcesRequest) (ListResourcesResponse, error) {
 	sweeper, _ := SweeperOf(d.next)
 	resp, err := sweeper.ListResources(ctx, req)
@@ -67,8 +67,9 @@ func (resp ListResourcesResponse) wrong(req ListResourcesRequest) string {
 	return ""
 }
 
-// wrong describes what is invalid about a resource; "" when nothing is. Its texts become parts of annotations, Events and log lines,
-// and its names and UID those of the Machine that is read before the resource is deleted.
+// wrong describes what is invalid about a resource; "" when nothing is. Its texts become parts of
+// annotations, Events and log lines, and its names and UID those of the Machine that is read before
+// the resource is deleted.
 func (r Resource) wrong() string {
 	if r.ID == "" || !isID(r.ID) {
 		return fmt.Sprintf("an ID of %d bytes; expected 1 to %d printable characters without spaces", len(r.ID), MaxProviderID)
@@ -78,7 +79,8 @@ func (r Resource) wrong() string {
 		if r.NodeName == "" {
 			break
 		}
-		// It need not be the value of a label: a Machine with a longer name, whose VM no machine can use, must not stop the sweep of others.
+		// It need not be the value of a label: a Machine with a longer name, whose VM no machine can use,
+		// must not stop the sweep of others.
 		if errs := validation.IsDNS1123Subdomain(r.NodeName); len(errs) > 0 {
 			return fmt.Sprintf("the node name %q: %s", Clean(r.NodeName), strings.Join(errs, "; "))
 		}

@@ -6,11 +6,13 @@ import (
 	"time"
 )
 
-// Code is the kind of failure of an Error. The numbers and the texts are those of Machine Controller Manager: the
-// text is the errorCode of a Machine's lastOperation, where the cluster-autoscaler reads it.
+// Code is the kind of failure of an Error. The numbers and the texts are those of Machine
+// Controller Manager: the text is the errorCode of a Machine's lastOperation, where the
+// cluster-autoscaler reads it.
 type Code uint8
 
-// The codes. Which of them the fleet retries soon, and which later, is decided in controllers/machine/lifecycle.
+// The codes. Which of them the fleet retries soon, and which later, is decided in
+// controllers/machine/lifecycle.
 const (
 	OK Code = iota
 	Canceled
@@ -90,12 +92,14 @@ type Error struct {
 	Op   Op
 	// RetryAfter is the wait that the cloud requests; 0 when it requests none.
 	RetryAfter time.Duration
-	// Pending reports that the cloud has neither refused the request nor failed to answer it: what was requested is being carried out, or the
-	// request was not sent yet, because its turn has not come or the driver's process does not run. Such an error does not count against
-	// the account, see controllers/machine/cloud/breaker.
+	// Pending reports that the cloud has neither refused the request nor failed to answer it: what was
+	// requested is being carried out, or the request was not sent yet, because its turn has not come
+	// or the driver's process does not run. Such an error does not count against the account, see
+	// controllers/machine/cloud/breaker.
 	Pending bool
-	// Throttled reports that the cloud has refused the request because there were too many, or that the driver has not sent it for that reason. The
-	// code is Unavailable, since a lack of quota or capacity is another thing: the cluster-autoscaler would use another node group.
+	// Throttled reports that the cloud has refused the request because there were too many, or that
+	// the driver has not sent it for that reason. The code is Unavailable, since a lack of quota or
+	// capacity is another thing: the cluster-autoscaler would use another node group.
 	Throttled bool
 	// Err is the cause, and carries the message for people, see Message.
 	Err error
@@ -109,9 +113,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.Op, e.Code, e.Message())
 }
 
-// Message returns the text of the cause as it may be shown to people, see Clean; "" when there is no cause. It begins with the throttling, if
-// that is the cause, and what the cloud has said about when to come back. The text of a cloud gets into statuses, Events and logs only through
-// Message.
+// Message returns the text of the cause as it may be shown to people, see Clean; "" when there is
+// no cause. It begins with the throttling, if that is the cause, and what the cloud has said about
+// when to come back. The text of a cloud gets into statuses, Events and logs only through Message.
 func (e *Error) Message() string {
 	if e.Err == nil {
 		return ""
@@ -141,7 +145,8 @@ func Pendingf(op Op, code Code, format string, args ...any) *Error {
 	return err
 }
 
-// Throttledf returns an Error, Unavailable, of a request that was refused because there were too many; wait is what the cloud requests, 0 for none.
+// Throttledf returns an Error, Unavailable, of a request that was refused because there were too
+// many; wait is what the cloud requests, 0 for none.
 func Throttledf(op Op, wait time.Duration, format string, args ...any) *Error {
 	err := Errorf(op, Unavailable, format, args...)
 	err.Throttled, err.RetryAfter = true, wait
@@ -162,7 +167,8 @@ func CodeOf(err error) Code {
 // throttled is the kind of an Error that is Throttled.
 const throttled = "Throttled"
 
-// KindOf returns the text of the code of err, or Throttled if it is that: for metrics, where throttling must not look like an outage.
+// KindOf returns the text of the code of err, or Throttled if it is that: for metrics, where
+// throttling must not look like an outage.
 func KindOf(err error) string {
 	if IsThrottled(err) {
 		return throttled
@@ -170,7 +176,8 @@ func KindOf(err error) string {
 	return CodeOf(err).String()
 }
 
-// MessageOf returns the text of an error of a driver as it may be shown: its Message, without operation and code.
+// MessageOf returns the text of an error of a driver as it may be shown: its Message, without
+// operation and code.
 func MessageOf(err error) string {
 	if de, ok := errors.AsType[*Error](err); ok && de.Err != nil {
 		return de.Message()
@@ -178,7 +185,8 @@ func MessageOf(err error) string {
 	return Clean(err.Error())
 }
 
-// RetryAfterOf returns the wait that the cloud requested, at most MaxRetryAfter, and 0 when it requested none.
+// RetryAfterOf returns the wait that the cloud requested, at most MaxRetryAfter, and 0 when it
+// requested none.
 func RetryAfterOf(err error) time.Duration {
 	if de, ok := errors.AsType[*Error](err); ok {
 		return min(max(de.RetryAfter, 0), MaxRetryAfter)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The numbers and texts are those that users and the cluster-autoscaler know from Machine Controller Manager.
+// The numbers and texts are those that users and the cluster-autoscaler know from Machine
+// Controller Manager.
 func TestCodes(t *testing.T) {
 	want := []string{
 		"OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",

@@ -10,9 +10,10 @@ import (
 	"unicode"
 )
 
-// UnknownFields returns the answer of GetUnknownFields for a provider spec that the driver decodes with encoding/json into the type of
-// into. Values whose type decodes itself are known as a whole, and a null is no value. What is no JSON object has no fields.
-// Errors: InvalidArgument for more than MaxUnknownFields.
+// UnknownFields returns the answer of GetUnknownFields for a provider spec that the driver decodes
+// with encoding/json into the type of into. Values whose type decodes itself are known as a whole,
+// and a null is no value. What is no JSON object has no fields. Errors: InvalidArgument for more
+// than MaxUnknownFields.
 func UnknownFields(providerSpec []byte, into any) (GetUnknownFieldsResponse, error) {
 	var spec any
 	_ = json.Unmarshal(providerSpec, &spec) // nil for what is no JSON: a create is rejected
@@ -25,8 +26,8 @@ func UnknownFields(providerSpec []byte, into any) (GetUnknownFieldsResponse, err
 	return GetUnknownFieldsResponse{Fields: slices.Sorted(maps.Keys(found))}, nil
 }
 
-// CheckFields returns what UnknownFields does for the type that a driver parses a provider spec into, and what the parser rejects where all
-// fields are known. Errors: InvalidArgument.
+// CheckFields returns what UnknownFields does for the type that a driver parses a provider spec
+// into, and what the parser rejects where all fields are known. Errors: InvalidArgument.
 func CheckFields[Spec any](providerSpec []byte, parse func([]byte) (Spec, error)) (GetUnknownFieldsResponse, error) {
 	var into Spec
 	resp, err := UnknownFields(providerSpec, into)
@@ -36,11 +37,12 @@ func CheckFields[Spec any](providerSpec []byte, parse func([]byte) (Spec, error)
 	return resp, err
 }
 
-// unknown are the paths of fields that a type does not have, at most one more than MaxUnknownFields.
+// unknown are the paths of fields that a type does not have, at most one more than
+// MaxUnknownFields.
 type unknown map[string]struct{}
 
-// walk adds the fields of a value, which is at a path, that its type does not have. A value of another kind than its type has none: a create
-// is rejected.
+// walk adds the fields of a value, which is at a path, that its type does not have. A value of
+// another kind than its type has none: a create is rejected.
 func (u unknown) walk(value any, of reflect.Type, path string) {
 	of = pointedTo(of)
 	if reflect.PointerTo(of).Implements(reflect.TypeFor[json.Unmarshaler]()) {
@@ -67,8 +69,8 @@ func (u unknown) walk(value any, of reflect.Type, path string) {
 	}
 }
 
-// fieldOf returns the type of what a value of a type has under a key of JSON; known reports whether it has the key. As in encoding/json
-// upper and lower case do not matter.
+// fieldOf returns the type of what a value of a type has under a key of JSON; known reports whether
+// it has the key. As in encoding/json upper and lower case do not matter.
 func fieldOf(of reflect.Type, key string) (is reflect.Type, known bool) {
 	switch of.Kind() { //nolint:exhaustive // the others have no keys
 	case reflect.Map:
@@ -100,8 +102,8 @@ func pointedTo(t reflect.Type) reflect.Type {
 	return t
 }
 
-// below returns the path of a key, as it may be shown and compared: at most MaxFieldPath bytes, with a question mark for what isFieldPath
-// does not accept.
+// below returns the path of a key, as it may be shown and compared: at most MaxFieldPath bytes,
+// with a question mark for what isFieldPath does not accept.
 func below(path, key string) string {
 	if path != "" {
 		path += "."
@@ -119,7 +121,8 @@ func below(path, key string) string {
 	return path
 }
 
-// isFieldPath reports whether a text can be the path of a field: the fleet writes it into annotations whose values are lists.
+// isFieldPath reports whether a text can be the path of a field: the fleet writes it into
+// annotations whose values are lists.
 func isFieldPath(text string) bool {
 	return text != "" && len(text) <= MaxFieldPath && isID(text) && !strings.Contains(text, ",")
 }

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// vmID is a provider ID with one form, and armID the one that cloud-provider-azure gives the Node of a VM "m".
+// vmID is a provider ID with one form, and armID the one that cloud-provider-azure gives the Node
+// of a VM "m".
 const (
 	vmID  = "cloud:///zone/i-1"
 	armID = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
@@ -62,7 +63,8 @@ func TestSameVM(t *testing.T) {
 	}
 }
 
-// The ID of Machine Controller Manager for Azure is no evidence: the cloud's own ID has to be that of the Node as a whole.
+// The ID of Machine Controller Manager for Azure is no evidence: the cloud's own ID has to be that
+// of the Node as a whole.
 func TestIdenticalVM(t *testing.T) {
 	for _, tc := range []struct {
 		cloud, node string

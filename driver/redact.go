@@ -6,10 +6,11 @@ import (
 	"fmt"
 )
 
-// Redacted returns a driver whose answers do not have the secrets of the request: a cloud may echo the credentials or the user data
-// that it was sent in the text of an error, and this text gets into statuses, Events, logs and traces, which others may read than
-// Secrets. A driver's own notes about a machine, which are stored on it, are redacted, too, and so is the value of a panic. What is
-// found is described at redactor.
+// Redacted returns a driver whose answers do not have the secrets of the request: a cloud may echo
+// the credentials or the user data that it was sent in the text of an error, and this text gets
+// into statuses, Events, logs and traces, which others may read than Secrets. A driver's own notes
+// about a machine, which are stored on it, are redacted, too, and so is the value of a panic. What
+// is found is described at redactor.
 func Redacted(d Driver) Driver {
 	return redactedDriver{around{d, func(ctx context.Context, c Call, next func(context.Context) error) error {
 		r := of(c.Target, c.UserData)
@@ -51,8 +52,9 @@ func of(t Target, userData []byte) redactor {
 	return r
 }
 
-// redactError returns an error with the same code and no secrets in its text. An error that has none is returned as it is; of another
-// one the chain below the driver's error is lost, because its texts have the secrets, too.
+// redactError returns an error with the same code and no secrets in its text. An error that has
+// none is returned as it is; of another one the chain below the driver's error is lost, because its
+// texts have the secrets, too.
 func (r redactor) redactError(err error) error {
 	if err == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// leastRun is how many bytes of a text and of a secret have to be equal, one after the other, to be redacted. A shorter secret is
-	// redacted as a whole.
+	// leastRun is how many bytes of a text and of a secret have to be equal, one after the other, to
+	// be redacted. A shorter secret is redacted as a whole.
 	leastRun = 16
 	// leastSecret is how many bytes a secret has at least: a shorter one would be found in many words.
 	leastSecret = 6
@@ -21,12 +21,13 @@ const (
 	redactedText = "[redacted]"
 )
 
-// redactor removes secrets from texts: each run of at least leastRun bytes that occurs in the user data or in a value of the Secret, as
-// it is or in base64, hexadecimal digits, URL encoding or a string of JSON; and each shorter value as a whole. A cloud may echo a part
-// of what it was sent. Not found are secrets in other encodings, and runs that are shorter.
+// redactor removes secrets from texts: each run of at least leastRun bytes that occurs in the user
+// data or in a value of the Secret, as it is or in base64, hexadecimal digits, URL encoding or a
+// string of JSON; and each shorter value as a whole. A cloud may echo a part of what it was sent.
+// Not found are secrets in other encodings, and runs that are shorter.
 //
-// What identifies the machine is not removed although the user data may name it, and neither is the URL of a cloud without user and
-// query.
+// What identifies the machine is not removed although the user data may name it, and neither is the
+// URL of a cloud without user and query.
 type redactor struct {
 	secret   map[string][]byte
 	userData []byte
@@ -82,8 +83,8 @@ func isEndpoint(value string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
-// encodings returns a secret in each of the encodings, once. In base64 the encoding of a text depends on its position in what is encoded,
-// so there are three.
+// encodings returns a secret in each of the encodings, once. In base64 the encoding of a text
+// depends on its position in what is encoded, so there are three.
 func encodings(value string) []string {
 	quoted, _ := json.Marshal(value) // a string has no error
 	all := []string{value}
@@ -106,8 +107,8 @@ func encodings(value string) []string {
 	return all
 }
 
-// runsIn returns, for each byte of a text, whether it is in a run of leastRun bytes of a secret. Runs that overlap a public
-// text do not count.
+// runsIn returns, for each byte of a text, whether it is in a run of leastRun bytes of a secret.
+// Runs that overlap a public text do not count.
 func runsIn(text string, secrets, public []string) []bool {
 	marked := make([]bool, len(text))
 	known := make([]bool, len(text))

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Registry finds the driver of a provider. The answers of its drivers are checked, see Checked. It is immutable.
+// Registry finds the driver of a provider. The answers of its drivers are checked, see Checked. It
+// is immutable.
 type Registry struct{ drivers map[string]Driver }
 
 // NewRegistry returns a registry of drivers by provider name, as in MachineClass.provider.
@@ -30,7 +31,8 @@ func (r *Registry) Get(provider string) (Driver, error) {
 	return nil, fmt.Errorf("unknown provider %q; registered are %s", provider, strings.Join(r.Providers(), ", "))
 }
 
-// Sweeper returns the Sweeper of a provider's driver. ok is false when the provider is unknown or its driver has none.
+// Sweeper returns the Sweeper of a provider's driver. ok is false when the provider is unknown or
+// its driver has none.
 func (r *Registry) Sweeper(provider string) (sweeper Sweeper, ok bool) {
 	return SweeperOf(r.drivers[provider])
 }

@@ -9,7 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestAdmission: the API server runs the rules of the definitions, and names what is wrong. e2e/lab/definitions has the tables of all rules.
+// TestAdmission: the API server runs the rules of the definitions, and names what is wrong.
+// e2e/lab/definitions has the tables of all rules.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "admission", "")

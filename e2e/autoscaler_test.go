@@ -44,7 +44,8 @@ type (
 	}
 )
 
-// scaler is the autoscaler's double, with the MachineDeployment pool of the test's namespace as its node group.
+// scaler is the autoscaler's double, with the MachineDeployment pool of the test's namespace as its
+// node group.
 type scaler struct {
 	*space
 
@@ -100,8 +101,9 @@ func (a scaler) resizes(want sized, args ...string) {
 	}
 }
 
-// TestAutoscaler runs a double of the cluster-autoscaler, which reads, decides and writes like the original, and with types that do not have
-// all fields. docs/autoscaler.md lists the cases, and the tests that show the others.
+// TestAutoscaler runs a double of the cluster-autoscaler, which reads, decides and writes like the
+// original, and with types that do not have all fields. docs/autoscaler.md lists the cases, and the
+// tests that show the others.
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "autoscaler", `{"zone":"sim-3g"}`)
@@ -130,8 +132,8 @@ func TestAutoscaler(t *testing.T) {
 	s.gone()
 }
 
-// autoscalerScalesUpFromZero scales the pool up to 4 while the cloud fails at first: machines without a Node are instances that are being
-// created, and can be removed again.
+// autoscalerScalesUpFromZero scales the pool up to 4 while the cloud fails at first: machines
+// without a Node are instances that are being created, and can be removed again.
 func autoscalerScalesUpFromZero(s *space) {
 	a := scaler{s, 3}
 	var like nodeLike
@@ -181,7 +183,8 @@ func autoscalerScalesUpFromZero(s *space) {
 	isWrittenWithoutLosses(s, before)
 }
 
-// createsFail makes all creates in a zone fail, until the returned function is called or the test ends.
+// createsFail makes all creates in a zone fail, until the returned function is called or the test
+// ends.
 func createsFail(s *space, zone string) (end func()) {
 	s.Helper()
 	set := func(faults ...cloudapi.Fault) {
@@ -196,7 +199,8 @@ func createsFail(s *space, zone string) (end func()) {
 	return end
 }
 
-// isWrittenWithoutLosses checks that the whole-object writes of the double, and those of the fleet, have removed nothing that the other one needs.
+// isWrittenWithoutLosses checks that the whole-object writes of the double, and those of the fleet,
+// have removed nothing that the other one needs.
 func isWrittenWithoutLosses(s *space, before *v1alpha1.MachineDeployment) {
 	s.Helper()
 	after := s.deployment("pool")
@@ -228,7 +232,8 @@ func isWrittenWithoutLosses(s *space, before *v1alpha1.MachineDeployment) {
 	}
 }
 
-// autoscalerScalesDownByName deletes one machine in each of the three ways in which autoscalers name it, neither the oldest nor the newest one.
+// autoscalerScalesDownByName deletes one machine in each of the three ways in which autoscalers
+// name it, neither the oldest nor the newest one.
 func autoscalerScalesDownByName(s *space) {
 	for generation := 3; generation >= 1; generation-- {
 		machines, err := s.machines(s.Context(), "pool")
@@ -267,8 +272,8 @@ func autoscalerScalesDownByName(s *space) {
 	s.joined()
 }
 
-// autoscalerIsKeptFromARollout: while a rollout lasts, which makes no progress at first, the autoscaler may scale up, and neither down nor remove
-// Nodes.
+// autoscalerIsKeptFromARollout: while a rollout lasts, which makes no progress at first, the
+// autoscaler may scale up, and neither down nor remove Nodes.
 func autoscalerIsKeptFromARollout(s *space) {
 	a := scaler{s, 3}
 	machines, err := s.machines(s.Context(), "pool")

@@ -22,7 +22,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/planted"
 )
 
-// TestAzure runs the driver of Azure in a process of its own, against the small Azure of the lab, whose VMs become Nodes.
+// TestAzure runs the driver of Azure in a process of its own, against the small Azure of the lab,
+// whose VMs become Nodes.
 func TestAzure(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "azure", func(o *harness.Options) {
@@ -70,8 +71,8 @@ func (s *azureSpace) lives() {
 	s.gone(slices.Concat(slices.Collect(maps.Values(before)), slices.Collect(maps.Values(after)))...)
 }
 
-// sweeps has a VM of the fleet that no machine has be deleted, and no other VM: not those of machines, of the same namespace of another
-// control cluster, and of no fleet.
+// sweeps has a VM of the fleet that no machine has be deleted, and no other VM: not those of
+// machines, of the same namespace of another control cluster, and of no fleet.
 func (s *azureSpace) sweeps() {
 	s.deploy("pool", 2)
 	s.running("pool", 2)
@@ -115,7 +116,8 @@ func (s *azureSpace) sweeps() {
 	s.gone(slices.Collect(maps.Values(before))...)
 }
 
-// survives kills the replicas and the process of the driver in turn, while machines are created and while they are deleted.
+// survives kills the replicas and the process of the driver in turn, while machines are created and
+// while they are deleted.
 func (s *azureSpace) survives() {
 	const machines = 20
 	s.deploy("pool", machines)
@@ -127,7 +129,8 @@ func (s *azureSpace) survives() {
 	s.gone(slices.Collect(maps.Values(joined))...)
 }
 
-// logsNoSecrets has Azure reject a secret, which it shows in its answer, and expects neither that nor the one of other tests in any log.
+// logsNoSecrets has Azure reject a secret, which it shows in its answer, and expects neither that
+// nor the one of other tests in any log.
 func (s *azureSpace) logsNoSecrets() {
 	const wrong = "planted+azure/wrong=of-the-lab-51f7"
 	content := harness.AzureSecret()
@@ -192,8 +195,8 @@ func (s *azureSpace) inventory(ctx context.Context) []harness.AzureResource {
 	})
 }
 
-// joined waits until each machine has a Node, a VM of its UID, and three resources that the VM uses, and there are no others. It returns
-// the UIDs of the machines, by name.
+// joined waits until each machine has a Node, a VM of its UID, and three resources that the VM
+// uses, and there are no others. It returns the UIDs of the machines, by name.
 func (s *azureSpace) joined() map[string]string {
 	s.Helper()
 	var joined map[string]string
@@ -229,8 +232,8 @@ func (s *azureSpace) joined() map[string]string {
 	return joined
 }
 
-// gone waits until nothing is left of all machines, at Azure and where its VMs run. One VM was made for each of the machines with these
-// UIDs, and not more than one for any other.
+// gone waits until nothing is left of all machines, at Azure and where its VMs run. One VM was made
+// for each of the machines with these UIDs, and not more than one for any other.
 func (s *azureSpace) gone(uids ...string) {
 	s.Helper()
 	s.space.gone()

@@ -23,13 +23,14 @@ import (
 
 const (
 	chart = "../charts/machine-controller-fleet"
-	// chartNamespace is that of the releases, in both clusters, and the one that a release for one namespace serves.
+	// chartNamespace is that of the releases, in both clusters, and the one that a release for one
+	// namespace serves.
 	chartNamespace = "chart"
 	chartRelease   = "chart"
 )
 
-// TestChart: the API server accepts what Helm renders and installs, on one cluster and on two, with the rights that are meant and no others; and
-// upgrades keep what must not change.
+// TestChart: the API server accepts what Helm renders and installs, on one cluster and on two, with
+// the rights that are meant and no others; and upgrades keep what must not change.
 func TestChart(t *testing.T) {
 	t.Parallel()
 	lab := shared(t)
@@ -49,9 +50,9 @@ func chartRenders(t *testing.T, lab *harness.Lab) {
 	}
 	for _, values := range files {
 		t.Run(filepath.Base(values), func(t *testing.T) {
-			// The lab does not have the definitions of the Prometheus operator and of KEDA, and no release of this name, with which a
-			// dry run would merge what is rendered. The pod of helm test needs the release's ServiceAccount, which a dry run does
-			// not create.
+			// The lab does not have the definitions of the Prometheus operator and of KEDA, and no release
+			// of this name, with which a dry run would merge what is rendered. The pod of helm test needs
+			// the release's ServiceAccount, which a dry run does not create.
 			rendered := helm(t, lab, "admin.kubeconfig", "template", "rendered", chart, "-f", values, "--skip-tests", "--set", "serviceMonitor.enabled=false,prometheusRule.enabled=false,autoscaling.externalMetric=load")
 			file := filepath.Join(t.TempDir(), "rendered.yaml")
 			if err := os.WriteFile(file, []byte(rendered), 0o600); err != nil {
@@ -69,7 +70,8 @@ func chartRenders(t *testing.T, lab *harness.Lab) {
 	}
 }
 
-// chartOnTwoClusters installs the chart as for two clusters, reviews the rights in both, and uninstalls it.
+// chartOnTwoClusters installs the chart as for two clusters, reviews the rights in both, and
+// uninstalls it.
 func chartOnTwoClusters(t *testing.T, lab *harness.Lab) {
 	t.Helper()
 	for _, cluster := range []struct {
@@ -174,8 +176,8 @@ func chartNamespaceIn(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
-// helm runs Helm against a cluster of the lab, in the chart's namespace, and returns what it prints. It does so also when
-// the test has ended.
+// helm runs Helm against a cluster of the lab, in the chart's namespace, and returns what it
+// prints. It does so also when the test has ended.
 func helm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) string {
 	t.Helper()
 	output, err := tryHelm(t, lab, kubeconfig, args...)

@@ -16,8 +16,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// replicasOnly are the arguments for a release with replicas that no Node is fit for, and nothing else: its objects do not collide with
-// those of other tests.
+// replicasOnly are the arguments for a release with replicas that no Node is fit for, and nothing
+// else: its objects do not collide with those of other tests.
 func replicasOnly(command, release string, args ...string) []string {
 	return append([]string{
 		command, release, chart, "-f", chart + "/ci/one-cluster.yaml", "--set", "nodeSelector.nowhere=yes",
@@ -25,8 +25,8 @@ func replicasOnly(command, release string, args ...string) []string {
 	}, args...)
 }
 
-// upgradeKeepsReplicas: where the value replicas is null, an upgrade changes the number neither of a StatefulSet that
-// was installed so, nor of one whose last manifest had a number.
+// upgradeKeepsReplicas: where the value replicas is null, an upgrade changes the number neither of
+// a StatefulSet that was installed so, nor of one whose last manifest had a number.
 func upgradeKeepsReplicas(t *testing.T, lab *harness.Lab) {
 	t.Helper()
 	for release, installed := range map[string]string{"external": "null", "switched": "2"} {
@@ -47,7 +47,8 @@ func upgradeKeepsReplicas(t *testing.T, lab *harness.Lab) {
 	}
 }
 
-// upgradeRefusesOtherSlots: an upgrade that changes what is fixed when a fleet is installed fails, and names both values.
+// upgradeRefusesOtherSlots: an upgrade that changes what is fixed when a fleet is installed fails,
+// and names both values.
 func upgradeRefusesOtherSlots(t *testing.T, lab *harness.Lab) {
 	t.Helper()
 	const release = "fixed"

@@ -27,8 +27,9 @@ type configured struct {
 	node, vm string
 }
 
-// daemonWorks: the daemon in a VM applies what is desired for its Node, with a drain and a reboot, the kubelet uses its settings, and what
-// the kubelet does not start with is undone. The Node is in no pool: the test takes the part of the controllers.
+// daemonWorks: the daemon in a VM applies what is desired for its Node, with a drain and a reboot,
+// the kubelet uses its settings, and what the kubelet does not start with is undone. The Node is in
+// no pool: the test takes the part of the controllers.
 func (s *space) daemonWorks() {
 	s.createMachine(s.name + "-vm")
 	s.running("", 1)
@@ -131,7 +132,8 @@ func (c *configured) isIn(n *corev1.Node, want v1alpha1.NodeState) error {
 	return nil
 }
 
-// eventually waits until check returns nil, and meanwhile answers the daemon's requests for drains, as a controller does.
+// eventually waits until check returns nil, and meanwhile answers the daemon's requests for drains,
+// as a controller does.
 func (c *configured) eventually(what string, check func(*corev1.Node) error) {
 	c.Helper()
 	err := harness.EventuallyEvery(c.lab.Context(c.T), interval, what, func(ctx context.Context) error {

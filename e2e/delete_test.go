@@ -16,9 +16,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestDeleteNamespace: a user deletes a MachineDeployment without its machines, like kubectl delete --cascade=orphan, and another one
-// of the same name adopts them. Then all objects of the namespace are deleted at once, in an arbitrary order, also a MachineSet and a
-// Machine without an owner.
+// TestDeleteNamespace: a user deletes a MachineDeployment without its machines, like kubectl delete
+// --cascade=orphan, and another one of the same name adopts them. Then all objects of the namespace
+// are deleted at once, in an arbitrary order, also a MachineSet and a Machine without an owner.
 func TestDeleteNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "delete-namespace", "")

@@ -31,8 +31,9 @@ func (s *space) stand(n int) []string {
 	return names
 }
 
-// TestDrain deletes two of three machines at once whose pods must not be evicted at the same time, and then the last one, where a
-// PodDisruptionBudget never allows an eviction: that is reported, and overridden in the end.
+// TestDrain deletes two of three machines at once whose pods must not be evicted at the same time,
+// and then the last one, where a PodDisruptionBudget never allows an eviction: that is reported,
+// and overridden in the end.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	const timeout = 25 * time.Second
@@ -110,7 +111,8 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// takenFrom counts the pods of the namespace that the fleet has evicted since the position, and names those that it has deleted.
+// takenFrom counts the pods of the namespace that the fleet has evicted since the position, and
+// names those that it has deleted.
 func takenFrom(s *space, position harness.AuditPosition) (evicted int, deleted []string) {
 	s.Helper()
 	requests, err := s.lab.Requests(position)
@@ -127,7 +129,8 @@ func takenFrom(s *space, position harness.AuditPosition) (evicted int, deleted [
 	return evicted, deleted
 }
 
-// everywhere allows the pods that a ReplicaSet creates from now on to share Nodes, and to run on one more.
+// everywhere allows the pods that a ReplicaSet creates from now on to share Nodes, and to run on
+// one more.
 func everywhere(s *space, app, node string) {
 	s.Helper()
 	sets := s.lab.Target.AppsV1().ReplicaSets(s.name)

@@ -19,8 +19,9 @@ import (
 // sideProvider is a provider whose driver is a process of its own.
 const sideProvider = "side"
 
-// TestDriverProcess: one fleet serves two providers, and the driver of one is a process. While that is away, its machine reports it, and machines
-// of the other provider are created. Then it is killed again and again during creates, and each machine has one VM in the end.
+// TestDriverProcess: one fleet serves two providers, and the driver of one is a process. While that
+// is away, its machine reports it, and machines of the other provider are created. Then it is
+// killed again and again during creates, and each machine has one VM in the end.
 func TestDriverProcess(t *testing.T) {
 	t.Parallel()
 	const machines, between = 20, 4 // so many VMs are created between two kills

@@ -51,7 +51,8 @@ func (s *space) oneEvent(machine types.UID, reason string) {
 	s.emitsTimes(machine, reason, 1)
 }
 
-// emitsTimes waits for the Events with a reason on a machine, and reports an error if there are more than wanted.
+// emitsTimes waits for the Events with a reason on a machine, and reports an error if there are
+// more than wanted.
 func (s *space) emitsTimes(machine types.UID, reason string, want int) {
 	s.Helper()
 	reported := 0

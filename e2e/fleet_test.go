@@ -23,8 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// slots of the two labs that tests share. They are taken over and handed over many times; with the default number of them the faults
-// (e2e/chaos) and the chart (e2e/helm) do that.
+// slots of the two labs that tests share. They are taken over and handed over many times; with the
+// default number of them the faults (e2e/chaos) and the chart (e2e/helm) do that.
 const slots = 64
 
 // fleetLab is a lab with three replicas. TestMain stops it.
@@ -32,10 +32,12 @@ var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	return up(context.Background(), harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3, Slots: slots})
 })
 
-// fleetLock is held by the test that uses the lab with three replicas: each of them stops replicas, or moves slots.
+// fleetLock is held by the test that uses the lab with three replicas: each of them stops replicas,
+// or moves slots.
 var fleetLock sync.Mutex
 
-// fleet returns the lab with three replicas to one test at a time, which starts all replicas again that it stops.
+// fleet returns the lab with three replicas to one test at a time, which starts all replicas again
+// that it stops.
 func fleet(t *testing.T) *harness.Lab {
 	t.Helper()
 	fleetLock.Lock()
@@ -61,7 +63,8 @@ func slotLease(lab *harness.Lab, slot int) string {
 	return member.SlotLeaseName(harness.FleetName, slot, lab.SlotCount)
 }
 
-// TestReplicas: objects pass from one of three replicas to another one, by a hand-over and by the death of their owner.
+// TestReplicas: objects pass from one of three replicas to another one, by a hand-over and by the
+// death of their owner.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleet(t), "replicas", "")
@@ -112,8 +115,8 @@ func TestReplicas(t *testing.T) {
 	s.gone()
 }
 
-// TestOtherManagerIsRespected: the fleet does not serve a namespace while another client renews the Leases of Machine Controller Manager there,
-// and serves it when the client has ended.
+// TestOtherManagerIsRespected: the fleet does not serve a namespace while another client renews the
+// Leases of Machine Controller Manager there, and serves it when the client has ended.
 func TestOtherManagerIsRespected(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "other-manager", "")
@@ -189,7 +192,8 @@ type owner struct {
 	epoch            int64
 }
 
-// owner returns the current holder of a slot, and its Lease. The leader may move it at any time: see killOwner and handOver.
+// owner returns the current holder of a slot, and its Lease. The leader may move it at any time:
+// see killOwner and handOver.
 func (s *space) owner(slot int) (owner, *coordinationv1.Lease) {
 	s.Helper()
 	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(s.lab, slot), metav1.GetOptions{})
@@ -199,8 +203,9 @@ func (s *space) owner(slot int) (owner, *coordinationv1.Lease) {
 	return owner{replica: replica, session: session, epoch: member.Transitions(lease)}, lease
 }
 
-// killOwner kills the replica that holds a slot, and calls a function before, while that replica serves the slot. It starts again
-// when the slot has moved in between: the leader does not move a slot again for 5 minutes.
+// killOwner kills the replica that holds a slot, and calls a function before, while that replica
+// serves the slot. It starts again when the slot has moved in between: the leader does not move a
+// slot again for 5 minutes.
 func (s *space) killOwner(slot int, before func(owner)) owner {
 	s.Helper()
 	for {
@@ -256,8 +261,9 @@ type move struct {
 	to   string
 }
 
-// handOver requests the hand-over of a slot, as the leader does, from the session that holds it to another replica, and waits until that serves
-// it. If the leader assigns the slot to another replica at once, it repeats the request: the leader does not move a slot again for 5 minutes. The
+// handOver requests the hand-over of a slot, as the leader does, from the session that holds it to
+// another replica, and waits until that serves it. If the leader assigns the slot to another
+// replica at once, it repeats the request: the leader does not move a slot again for 5 minutes. The
 // session passes all checks before the request.
 func (s *space) handOver(slot int, checks ...func(context.Context, owner) error) (m move) {
 	s.Helper()

@@ -17,8 +17,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// TestDeadVMIsReplaced: the cloud loses a VM. Kubernetes sees that when the Lease of its Node has not been renewed for a while, the
-// machine becomes Unknown, and after its health timeout another one replaces it; the others stay.
+// TestDeadVMIsReplaced: the cloud loses a VM. Kubernetes sees that when the Lease of its Node has
+// not been renewed for a while, the machine becomes Unknown, and after its health timeout another
+// one replaces it; the others stay.
 func TestDeadVMIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "vm-dies", "")

@@ -31,8 +31,8 @@ func inPlace(surge, unavailable int32, orchestration v1alpha1.OrchestrationType)
 	}
 }
 
-// TestUpdateInPlace: one machine after the other is transferred from the old MachineSet to the new one, and stays the same
-// machine, on the same VM and Node.
+// TestUpdateInPlace: one machine after the other is transferred from the old MachineSet to the new
+// one, and stays the same machine, on the same VM and Node.
 func TestUpdateInPlace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "in-place", "")

@@ -14,8 +14,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestKubectl: a Gardener control plane's objects are applied, kubectl get prints the columns of MCM with their values, and the Leases show
-// which replica holds what.
+// TestKubectl: a Gardener control plane's objects are applied, kubectl get prints the columns of
+// MCM with their values, and the Leases show which replica holds what.
 func TestKubectl(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "kubectl", "")
@@ -71,7 +71,8 @@ func getColumns(s *space) {
 	}
 }
 
-// getLeases runs the commands of docs/operations/fleet.md: sessions, the leader, and the holder of each slot.
+// getLeases runs the commands of docs/operations/fleet.md: sessions, the leader, and the holder of
+// each slot.
 func getLeases(t *testing.T, lab *harness.Lab) {
 	t.Helper()
 	if err := lab.WaitHeld(t.Context(), lab.SlotCount); err != nil {

@@ -52,8 +52,9 @@ func TestRealKubelet(t *testing.T) {
 	})
 }
 
-// bootstrapped checks that the Node's kubelet has its certificate by a request with a bootstrap token that the fleet has created
-// and deleted again, that the lab's approver has approved, and that Kubernetes itself has signed.
+// bootstrapped checks that the Node's kubelet has its certificate by a request with a bootstrap
+// token that the fleet has created and deleted again, that the lab's approver has approved, and
+// that Kubernetes itself has signed.
 func bootstrapped(s *space, node string, since harness.AuditPosition) {
 	s.Helper()
 	request := certificateRequest(s, node)
@@ -74,8 +75,8 @@ func bootstrapped(s *space, node string, since harness.AuditPosition) {
 	}
 	for _, r := range requests {
 		what := strings.TrimRight(r.Resource+"/"+r.Name+"/"+r.Subresource, "/")
-		// A kubelet that gets its certificate cancels its open requests, which the audit log shows as an error of the API server:
-		// they have taken effect nevertheless, or are repeated.
+		// A kubelet that gets its certificate cancels its open requests, which the audit log shows as an
+		// error of the API server: they have taken effect nevertheless, or are repeated.
 		refused := r.Code >= http.StatusBadRequest && r.Code < http.StatusInternalServerError
 		if want := story[0]; r.User == want.user && r.Verb == want.verb && what == want.what && !refused {
 			if story = story[1:]; len(story) == 0 {

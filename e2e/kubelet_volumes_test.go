@@ -25,8 +25,8 @@ import (
 // volumeParallelism is the default of --drain-volume-parallelism.
 const volumeParallelism = 4
 
-// databases creates a StatefulSet that starts and ends its pods in parallel, so that it does not cause them to move one after the
-// other. They run on any open Node.
+// databases creates a StatefulSet that starts and ends its pods in parallel, so that it does not
+// cause them to move one after the other. They run on any open Node.
 func (s *space) databases(name string, replicas int32, change ...func(*appsv1.StatefulSet)) {
 	s.Helper()
 	set := harness.StatefulSet(s.name, name, replicas)
@@ -51,8 +51,8 @@ func (s *space) volumes() map[string]string {
 	return found
 }
 
-// moves is what a recording shows of volumes that move from a Node to others: from the eviction of their pods until they are
-// attached elsewhere.
+// moves is what a recording shows of volumes that move from a Node to others: from the eviction of
+// their pods until they are attached elsewhere.
 type moves struct {
 	// order of the pods.
 	order []string
@@ -90,8 +90,9 @@ func (s *space) move(film *recording, from string, volumes map[string]string) (s
 	return seen
 }
 
-// TestRealKubeletVolumes drains a Node with a real kubelet and pods with volumes of a driver of the cluster. They move to another
-// Node, some at a time, with their data. That Node is then deleted by force.
+// TestRealKubeletVolumes drains a Node with a real kubelet and pods with volumes of a driver of the
+// cluster. They move to another Node, some at a time, with their data. That Node is then deleted by
+// force.
 func TestRealKubeletVolumes(t *testing.T) {
 	t.Parallel()
 	if !harness.KubeletsWork(t) {

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// long are the tests that -short leaves out and -rest is limited to, with the reason why each takes long.
+// long are the tests that -short leaves out and -rest is limited to, with the reason why each takes
+// long.
 var long = map[string]string{
 	"TestAzure":                    "a lab with a second cloud and its driver",
 	"TestChart":                    "needs Helm",
@@ -26,7 +27,8 @@ var long = map[string]string{
 // onlyLong limits the tests to the long ones.
 var onlyLong = flag.Bool("rest", false, "run only the tests that -short leaves out")
 
-// selectTests limits the tests of this process, if flags request it: -short runs the journeys of users, -rest the others, and neither all.
+// selectTests limits the tests of this process, if flags request it: -short runs the journeys of
+// users, -rest the others, and neither all.
 func selectTests() error {
 	names := make([]string, 0, len(long))
 	for name := range long {
@@ -42,7 +44,8 @@ func selectTests() error {
 	return nil
 }
 
-// TestLongTestsExist: the name of a test that is gone, or has another name now, would hide that it runs in the wrong form.
+// TestLongTestsExist: the name of a test that is gone, or has another name now, would hide that it
+// runs in the wrong form.
 func TestLongTestsExist(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	if err != nil {

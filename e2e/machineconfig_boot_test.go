@@ -41,7 +41,8 @@ func machinePool(s *space) *configv1alpha1.MachineConfigPool {
 	return p
 }
 
-// target sets the configuration of the pool of the namespace, and returns its target, which is another one than before.
+// target sets the configuration of the pool of the namespace, and returns its target, which is
+// another one than before.
 func target(s *space, config runtime.RawExtension, before string) string {
 	s.Helper()
 	s.must(s.lab.SetConfig(s.Context(), s.name, "50-"+s.name, config))
@@ -50,8 +51,9 @@ func target(s *space, config runtime.RawExtension, before string) string {
 	return target
 }
 
-// machinesBootConfigured: machines of a pool whose MachineDeployment rolls out join with their configuration, applied before their kubelets
-// start; a change of it replaces them, and the new ones join with the new one.
+// machinesBootConfigured: machines of a pool whose MachineDeployment rolls out join with their
+// configuration, applied before their kubelets start; a change of it replaces them, and the new
+// ones join with the new one.
 func machinesBootConfigured(s *space) {
 	const size = 2
 	config := func(content string) runtime.RawExtension {
@@ -140,8 +142,9 @@ func daemonReports(s *space, film *recording, node string) (since []*corev1.Node
 	return since
 }
 
-// joinsWith checks that the daemon of a Node has reported a configuration as applied from its first report on, that its kubelet has started with
-// it, and that the Node was neither drained nor rebooted for it.
+// joinsWith checks that the daemon of a Node has reported a configuration as applied from its first
+// report on, that its kubelet has started with it, and that the Node was neither drained nor
+// rebooted for it.
 func joinsWith(s *space, film *recording, node, config string) {
 	s.Helper()
 	since, prefix := daemonReports(s, film, node), configv1alpha1.DaemonPrefix

@@ -26,8 +26,8 @@ import (
 // The configurations have this file and this unit.
 const inPlaceFile, inPlaceUnit = "/etc/demo", "demo.service"
 
-// joinedInPlace is a MachineDeployment "pool" of VMs with real kubelets and daemons that is updated in place, and the MachineConfigPool that
-// refers to it.
+// joinedInPlace is a MachineDeployment "pool" of VMs with real kubelets and daemons that is updated
+// in place, and the MachineConfigPool that refers to it.
 type joinedInPlace struct {
 	*space
 
@@ -37,8 +37,9 @@ type joinedInPlace struct {
 	target string
 }
 
-// updatesInPlace: configurations go through the updates in place of a MachineDeployment, with the daemons as agents. Nodes are updated one at
-// a time, the last ones when a user selects them, and a daemon is killed meanwhile. Machines, VMs and Nodes stay the same.
+// updatesInPlace: configurations go through the updates in place of a MachineDeployment, with the
+// daemons as agents. Nodes are updated one at a time, the last ones when a user selects them, and a
+// daemon is killed meanwhile. Machines, VMs and Nodes stay the same.
 func updatesInPlace(s *space) {
 	const size = 3
 	s.deploy("pool", size, inPool(s.name), inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
@@ -61,8 +62,9 @@ func updatesInPlace(s *space) {
 	}
 }
 
-// takesTheFirst: all Nodes get the first configuration, which needs a reboot. The first Node waits for its critical components, and no other is
-// updated before; then the taint is switched off. While the second one is updated, its daemon is killed.
+// takesTheFirst: all Nodes get the first configuration, which needs a reboot. The first Node waits
+// for its critical components, and no other is updated before; then the taint is switched off.
+// While the second one is updated, its daemon is killed.
 func (j *joinedInPlace) takesTheFirst() {
 	j.createPool()
 	j.stalls(v1alpha1.ReasonMachinesUpdating, v1alpha1.TaintCriticalComponentsNotReady)
@@ -110,7 +112,8 @@ func (j *joinedInPlace) withoutComponentsTaint() {
 	j.patch("machinedeployments", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, v1alpha1.AnnotationComponentsTaint))
 }
 
-// isSelectedByTheUser: with the orchestration Manual the Node is updated that a user selects, and no other. With Auto the others follow.
+// isSelectedByTheUser: with the orchestration Manual the Node is updated that a user selects, and
+// no other. With Auto the others follow.
 func (j *joinedInPlace) isSelectedByTheUser() {
 	orchestrate := func(by v1alpha1.OrchestrationType) {
 		j.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"strategy":{"inPlaceUpdate":{"orchestrationType":%q}}}}`, by))
@@ -158,7 +161,8 @@ func (j *joinedInPlace) set(name string, config runtime.RawExtension) {
 	j.must(j.lab.SetConfig(j.Context(), j.name, name, config))
 }
 
-// hasNewTarget waits until the pool has another target, and the template of the MachineDeployment names it.
+// hasNewTarget waits until the pool has another target, and the template of the MachineDeployment
+// names it.
 func (j *joinedInPlace) hasNewTarget() {
 	j.Helper()
 	j.eventually("the template names a new target", func(ctx context.Context) error {
@@ -176,7 +180,8 @@ func (j *joinedInPlace) hasNewTarget() {
 	})
 }
 
-// isComplete waits until MachineDeployment and pool report that all machines are updated, and checks the Nodes and the disks of their VMs.
+// isComplete waits until MachineDeployment and pool report that all machines are updated, and
+// checks the Nodes and the disks of their VMs.
 func (j *joinedInPlace) isComplete(content string) {
 	j.Helper()
 	j.eventually("the MachineDeployment is complete", func(ctx context.Context) error {
@@ -218,7 +223,8 @@ func (j *joinedInPlace) isComplete(content string) {
 	}
 }
 
-// stalls waits until the rollout reports that it makes no progress, with a reason and a part of the message.
+// stalls waits until the rollout reports that it makes no progress, with a reason and a part of the
+// message.
 func (j *joinedInPlace) stalls(reason, part string) {
 	j.Helper()
 	j.eventually("the rollout reports "+reason, func(ctx context.Context) error {
@@ -237,7 +243,8 @@ func (j *joinedInPlace) stalls(reason, part string) {
 	})
 }
 
-// hasComponents removes the taint of a Node whose critical components are not ready, as Gardener's resource manager does.
+// hasComponents removes the taint of a Node whose critical components are not ready, as Gardener's
+// resource manager does.
 func (j *joinedInPlace) hasComponents(node string) {
 	j.Helper()
 	api := j.lab.Target.CoreV1().Nodes()

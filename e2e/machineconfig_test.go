@@ -51,8 +51,8 @@ func inPool(pool string) func(*v1alpha1.MachineDeployment) {
 	}
 }
 
-// poolRolls: a pool of five takes a file, a unit and a KubeletConfig, two Nodes at a time, and then a change without a reboot, one Node at a
-// time.
+// poolRolls: a pool of five takes a file, a unit and a KubeletConfig, two Nodes at a time, and then
+// a change without a reboot, one Node at a time.
 func poolRolls(s *space) {
 	const size, demo = 5, "/etc/demo/motd"
 	s.deploy("workers", size, inPool(s.name))
@@ -112,7 +112,8 @@ func poolRolls(s *space) {
 	s.must(budget.Stop())
 }
 
-// isOnTarget waits until all Nodes of the pool of the namespace have its target and the pool reports that, and returns the target.
+// isOnTarget waits until all Nodes of the pool of the namespace have its target and the pool
+// reports that, and returns the target.
 func (s *space) isOnTarget(size int) (target string) {
 	s.Helper()
 	s.eventually("the pool is updated", func(ctx context.Context) error {

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// labVariable names the folder of the lab that the tests share. When it is set, that lab has to run already.
+	// labVariable names the folder of the lab that the tests share. When it is set, that lab has to
+	// run already.
 	labVariable = "LAB_DIR"
 	// labsVariable is set for the process that runs the tests: the folder for labs that tests start.
 	labsVariable = "E2E_LABS"
-	// parallelTests is how many tests run at a time. They mostly wait, for VMs and drains, so that two processors serve eight; with many
-	// more, each request takes seconds.
+	// parallelTests is how many tests run at a time. They mostly wait, for VMs and drains, so that two
+	// processors serve eight; with many more, each request takes seconds.
 	parallelTests = "8"
 )
 
-// TestMain runs the tests in a separate process. This one owns the labs, and keeps running when a panic or an interrupt ends the
-// other one. So it can stop all labs in the end.
+// TestMain runs the tests in a separate process. This one owns the labs, and keeps running when a
+// panic or an interrupt ends the other one. So it can stop all labs in the end.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv(labsVariable) == "" {
@@ -85,7 +86,8 @@ func stopLabs(ctx context.Context, labs string) error {
 	return err
 }
 
-// forbidden returns the requests of replicas of any lab below the folder that the chart's access rules forbid.
+// forbidden returns the requests of replicas of any lab below the folder that the chart's access
+// rules forbid.
 func forbidden(labs string) error {
 	logs, err := filepath.Glob(filepath.Join(labs, "*", "audit.log"))
 	for _, log := range logs {
@@ -94,7 +96,8 @@ func forbidden(labs string) error {
 	return err
 }
 
-// sharedLab is the lab of all tests that do not need one of their own: control and target cluster are two.
+// sharedLab is the lab of all tests that do not need one of their own: control and target cluster
+// are two.
 var sharedLab = sync.OnceValues(func() (*harness.Lab, error) {
 	if dir := os.Getenv(labVariable); dir != "" {
 		return harness.Open(context.Background(), dir)
@@ -102,8 +105,9 @@ var sharedLab = sync.OnceValues(func() (*harness.Lab, error) {
 	return up(context.Background(), harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "shared"), Clusters: 2, Slots: slots})
 })
 
-// up starts a lab, and waits until its fleet holds all slots: a MachineDeployment without a strategy that is older than its slot's Lease
-// counts as one from before the fleet, and is not reconciled.
+// up starts a lab, and waits until its fleet holds all slots: a MachineDeployment without a
+// strategy that is older than its slot's Lease counts as one from before the fleet, and is not
+// reconciled.
 func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
 	lab, err := harness.Up(ctx, options)
 	if err != nil {
@@ -122,8 +126,9 @@ func shared(t *testing.T) *harness.Lab {
 	return lab
 }
 
-// fewSlots is the number of slots in labs of single tests. A fleet makes about a thousand requests, nearly all of them writes, before
-// it holds 256 slots, the default, which the faults (e2e/chaos) and the chart (e2e/helm) have.
+// fewSlots is the number of slots in labs of single tests. A fleet makes about a thousand requests,
+// nearly all of them writes, before it holds 256 slots, the default, which the faults (e2e/chaos)
+// and the chart (e2e/helm) have.
 const fewSlots = 32
 
 // startLab starts a lab for one test, with one cluster and fewSlots.

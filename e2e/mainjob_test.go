@@ -26,7 +26,8 @@ func TestMainJob(t *testing.T) {
 	newSpace(t, shared(t), "main-job", "").mainJob()
 }
 
-// mainJob creates machines that become Nodes, scales them, replaces them by those of another template, and deletes them.
+// mainJob creates machines that become Nodes, scales them, replaces them by those of another
+// template, and deletes them.
 func (s *space) mainJob() {
 	s.deploy("pool", 3, asGardenerDoes)
 	s.running("pool", 3)
@@ -73,7 +74,8 @@ func asGardenerDoes(d *v1alpha1.MachineDeployment) {
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"worker.example.com/pool": d.Name}
 }
 
-// ownedAndFinalized checks owners, finalizers and owner references. A program that reads owner references may read the first one only.
+// ownedAndFinalized checks owners, finalizers and owner references. A program that reads owner
+// references may read the first one only.
 func (s *space) ownedAndFinalized() {
 	s.Helper()
 	d, err := s.api().MachineDeployments(s.name).Get(s.Context(), "pool", metav1.GetOptions{})
@@ -114,7 +116,8 @@ func (s *space) set(pool string) *v1alpha1.MachineSet {
 	return &sets[0]
 }
 
-// noTokens waits until no bootstrap token is left: each machine has joined and does not need one any more.
+// noTokens waits until no bootstrap token is left: each machine has joined and does not need one
+// any more.
 func (s *space) noTokens() {
 	s.Helper()
 	s.eventually("the bootstrap tokens are gone", func(ctx context.Context) error {

@@ -22,8 +22,9 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestLeaveAndTakeOver hands the machines back to Machine Controller Manager, and takes them over again from the state that it knows. No object
-// is changed apart from the fleet's own labels and annotations, and no VM.
+// TestLeaveAndTakeOver hands the machines back to Machine Controller Manager, and takes them over
+// again from the state that it knows. No object is changed apart from the fleet's own labels and
+// annotations, and no VM.
 func TestLeaveAndTakeOver(t *testing.T) {
 	t.Parallel()
 	lab := fleet(t)
@@ -117,8 +118,8 @@ func (s *space) objects() map[string]object {
 	return found
 }
 
-// each calls a function for all objects of a namespace that may have labels or annotations of the fleet, "" is all namespaces, and
-// for the Nodes of their machines, or all.
+// each calls a function for all objects of a namespace that may have labels or annotations of the
+// fleet, "" is all namespaces, and for the Nodes of their machines, or all.
 func (s *space) each(namespace string, show func(kind string, o metav1.Object)) {
 	s.Helper()
 	ctx, api := s.Context(), s.api()
@@ -149,8 +150,8 @@ func (s *space) each(namespace string, show func(kind string, o metav1.Object)) 
 	}
 }
 
-// labelled waits until n objects of the namespace, with their Nodes, have the slot label of their root. Roots are
-// MachineDeployments, and the label name of everything below one is its name.
+// labelled waits until n objects of the namespace, with their Nodes, have the slot label of their
+// root. Roots are MachineDeployments, and the label name of everything below one is its name.
 func (s *space) labelled(n int, slotOf func(root string) string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%d objects are in their slots", n), func(context.Context) error {
@@ -194,7 +195,8 @@ func handBack(s *space) {
 	}
 }
 
-// fleetMetadata names all objects, of all namespaces, that have labels or annotations of the fleet, also in a template.
+// fleetMetadata names all objects, of all namespaces, that have labels or annotations of the fleet,
+// also in a template.
 func (s *space) fleetMetadata() (annotated []string) {
 	s.Helper()
 	s.each("", func(kind string, o metav1.Object) {
@@ -208,9 +210,10 @@ func (s *space) fleetMetadata() (annotated []string) {
 	return annotated
 }
 
-// mcmNewSet is the rule by which Machine Controller Manager finds the current MachineSet of a MachineDeployment: the oldest one
-// whose template is the same, apart from the hash and from what needs no new machines. If there is none, it creates one and
-// replaces every machine. The rule is implemented here again, so that it does not share errors with the fleet.
+// mcmNewSet is the rule by which Machine Controller Manager finds the current MachineSet of a
+// MachineDeployment: the oldest one whose template is the same, apart from the hash and from what
+// needs no new machines. If there is none, it creates one and replaces every machine. The rule is
+// implemented here again, so that it does not share errors with the fleet.
 func mcmNewSet(d *v1alpha1.MachineDeployment, sets []v1alpha1.MachineSet) (current *v1alpha1.MachineSet) {
 	compared := func(template v1alpha1.MachineTemplateSpec) v1alpha1.MachineTemplateSpec {
 		template = *template.DeepCopy()
@@ -227,8 +230,8 @@ func mcmNewSet(d *v1alpha1.MachineDeployment, sets []v1alpha1.MachineSet) (curre
 	return current
 }
 
-// mcmGoesOn checks that for Machine Controller Manager the MachineSet with all machines of a MachineDeployment is the current one,
-// and needs no change.
+// mcmGoesOn checks that for Machine Controller Manager the MachineSet with all machines of a
+// MachineDeployment is the current one, and needs no change.
 func mcmGoesOn(s *space, deployment string) {
 	s.Helper()
 	ctx := s.Context()
@@ -252,7 +255,8 @@ func mcmGoesOn(s *space, deployment string) {
 			s.Errorf("MCM scales MachineSet %s from %d to %d", set.Name, set.Spec.Replicas, want)
 		}
 	}
-	// Without the hash in all of these, MCM labels machines and MachineSet, which blocks it for up to two minutes.
+	// Without the hash in all of these, MCM labels machines and MachineSet, which blocks it for up to
+	// two minutes.
 	hash := current.Labels["machine-template-hash"]
 	carriers := map[string]map[string]string{
 		"selector of the MachineSet": current.Spec.Selector.MatchLabels, "template of the MachineSet": current.Spec.Template.Labels,
@@ -275,7 +279,8 @@ func mcmGoesOn(s *space, deployment string) {
 	}
 }
 
-// finalizersOfMCM checks that the objects of the namespace have the finalizers that Machine Controller Manager removes.
+// finalizersOfMCM checks that the objects of the namespace have the finalizers that Machine
+// Controller Manager removes.
 func finalizersOfMCM(s *space) {
 	s.Helper()
 	const ofMachines = "machine.sapcloud.io/machine-controller-manager"

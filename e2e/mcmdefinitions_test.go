@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
 )
 
-// TestMainJobOnMCMsDefinitions does the main job with the definitions of Machine Controller Manager, in a lab of its own: they replace the
-// fleet's while no object exists.
+// TestMainJobOnMCMsDefinitions does the main job with the definitions of Machine Controller
+// Manager, in a lab of its own: they replace the fleet's while no object exists.
 func TestMainJobOnMCMsDefinitions(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "mcms-definitions")

@@ -75,9 +75,10 @@ func nodeTemplate(t *testing.T, template v1alpha1.NodeTemplateSpec) string {
 	return fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeTemplate":%s}}}}`, text)
 }
 
-// TestNodeTemplate: Nodes get the content of template and class, from the first write of the fleet on, and changes of it, without
-// changes of other clients' labels, annotations and taints, and without a rollout. A Node whose kubelet resets the virtual capacity
-// gets it again. A machine whose template the API server rejects runs nevertheless, with one Event.
+// TestNodeTemplate: Nodes get the content of template and class, from the first write of the fleet
+// on, and changes of it, without changes of other clients' labels, annotations and taints, and
+// without a rollout. A Node whose kubelet resets the virtual capacity gets it again. A machine
+// whose template the API server rejects runs nevertheless, with one Event.
 func TestNodeTemplate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "node-template", "")

@@ -40,7 +40,8 @@ func processes(t *testing.T) map[process]about {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name of the command, in parentheses, may have spaces. State, parent, and, much later, the start follow.
+		// The name of the command, in parentheses, may have spaces. State, parent, and, much later, the
+		// start follow.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if len(fields) < 20 || fields[0] == "Z" {
 			continue
@@ -56,7 +57,8 @@ func processes(t *testing.T) map[process]about {
 	return all
 }
 
-// family returns the processes that have the text in their command line or environment, and their descendants.
+// family returns the processes that have the text in their command line or environment, and their
+// descendants.
 func family(all map[process]about, text string) map[process]about {
 	found := map[process]about{}
 	pids := map[int]bool{}

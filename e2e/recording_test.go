@@ -22,8 +22,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// recording is the versions of a test's pods and of all VolumeAttachments, in order. They are read from two watches, and ordered
-// by their revisions, which are those of the one etcd of a lab.
+// recording is the versions of a test's pods and of all VolumeAttachments, in order. They are read
+// from two watches, and ordered by their revisions, which are those of the one etcd of a lab.
 type recording struct {
 	mu      sync.Mutex
 	moments []moment

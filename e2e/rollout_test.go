@@ -25,9 +25,10 @@ func (s *space) rollIt(to string) {
 	s.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"template":%q}}}}}`, to))
 }
 
-// TestRollingUpdate: a user rolls three machines to another template, pauses that in its middle, adds a machine, resumes, and rolls
-// back in the middle. There are never more machines than allowed, and never fewer that run. While it is paused none is replaced, and
-// those that still have the template of the roll-back stay. Nodes are marked during the rollout, and not after it.
+// TestRollingUpdate: a user rolls three machines to another template, pauses that in its middle,
+// adds a machine, resumes, and rolls back in the middle. There are never more machines than
+// allowed, and never fewer that run. While it is paused none is replaced, and those that still have
+// the template of the roll-back stay. Nodes are marked during the rollout, and not after it.
 func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "roll", "")
@@ -175,8 +176,8 @@ func (s *space) concludes(name string, condition v1alpha1.MachineDeploymentCondi
 	})
 }
 
-// rolloutNodes returns what a rollout has written on the Nodes of the namespace's machines, by the machine's name, without Nodes that
-// carry nothing.
+// rolloutNodes returns what a rollout has written on the Nodes of the namespace's machines, by the
+// machine's name, without Nodes that carry nothing.
 func (s *space) rolloutNodes(ctx context.Context) (map[string]string, error) {
 	machines, err1 := s.machines(ctx, "")
 	nodes, err2 := s.lab.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -220,8 +221,8 @@ func (s *space) withoutRolloutNodes() {
 	})
 }
 
-// watchLimits checks every change of the machines of the namespace from now on, until within is called: at least least machines
-// have to run, and at most most may exist.
+// watchLimits checks every change of the machines of the namespace from now on, until within is
+// called: at least least machines have to run, and at most most may exist.
 func (s *space) watchLimits(least, most int) (within func()) {
 	s.Helper()
 	ctx, stop := context.WithCancel(s.Context())

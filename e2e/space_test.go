@@ -65,8 +65,8 @@ func newSpaceBy(t *testing.T, lab *harness.Lab, namespace string, prepare func(c
 			found, _ := lab.Kubectl(ctx, "-n", s.name, "get", "mcd,mcs,mc,mcc,events", "-o", "wide")
 			t.Logf("in namespace %s:\n%s", s.name, found)
 		}
-		// Its objects are deleted, and it stays: Kubernetes deletes a namespace with some 150 requests, one after the other. Those
-		// of finished tests delayed TestDeleteNamespace.
+		// Its objects are deleted, and it stays: Kubernetes deletes a namespace with some 150 requests,
+		// one after the other. Those of finished tests delayed TestDeleteNamespace.
 		for _, resource := range []string{"machinedeployments", "machinesets", "machines", "machineclasses"} {
 			if err := s.api().RESTClient().Delete().Namespace(s.name).Resource(resource).Do(ctx).Error(); err != nil {
 				t.Error(err)
@@ -82,7 +82,8 @@ func (s *space) in(t *testing.T) *space {
 	return &space{T: t, lab: s.lab, name: s.name, lenient: s.lenient, seen: s.seen, ctx: s.lab.Context(t)}
 }
 
-// Context returns the context of the test's waits, instead of that of the test: it ends with the lab, too.
+// Context returns the context of the test's waits, instead of that of the test: it ends with the
+// lab, too.
 func (s *space) Context() context.Context { return s.ctx }
 
 func (s *space) api() machineclient.MachineV1alpha1Interface { return s.lab.Machines.MachineV1alpha1() }
@@ -217,8 +218,8 @@ func (c *deviations) unless(ok bool, format string, args ...any) {
 
 func (c *deviations) err() error { return errors.Join(*c...) }
 
-// joined waits until the running machines of the namespace, their Nodes and the VMs at the cloud match, and returns the VM of each
-// machine.
+// joined waits until the running machines of the namespace, their Nodes and the VMs at the cloud
+// match, and returns the VM of each machine.
 func (s *space) joined() map[string]string {
 	s.Helper()
 	var joined map[string]string
@@ -277,8 +278,8 @@ func checkNode(m v1alpha1.Machine, node *corev1.Node) deviations {
 	return wrong
 }
 
-// gone waits until nothing is left of all machines that the test has seen. A class that remains is released later: its replica looks for
-// machines of other replicas every 10 minutes.
+// gone waits until nothing is left of all machines that the test has seen. A class that remains is
+// released later: its replica looks for machines of other replicas every 10 minutes.
 func (s *space) gone() {
 	s.Helper()
 	s.lasting("nothing is left in "+s.name, func(ctx context.Context) error {

@@ -18,9 +18,9 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestTraces: in Jaeger the creation of a machine is one trace, and so are its deletion and a rollout, whichever of three owners works on
-// them; a hand-over and a take-over have spans, too. Which lives are sampled is shown by TestSampledLivesAreWhole of
-// internal/replica.
+// TestTraces: in Jaeger the creation of a machine is one trace, and so are its deletion and a
+// rollout, whichever of three owners works on them; a hand-over and a take-over have spans, too.
+// Which lives are sampled is shown by TestSampledLivesAreWhole of internal/replica.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "traces", func(o *harness.Options) { o.Replicas, o.Tracing = 3, true })
@@ -93,7 +93,8 @@ func (s *traced) machine(pool string) tags {
 // tags are attributes of spans.
 type tags map[string]string
 
-// next is the span of the slot's next owner, which may have handed the slot on before the fleet is at rest.
+// next is the span of the slot's next owner, which may have handed the slot on before the fleet is
+// at rest.
 func (o owner) next() tags {
 	return tags{"mcf.from": o.session, "mcf.epoch": strconv.FormatInt(o.epoch+1, 10)}
 }
@@ -104,7 +105,8 @@ func isOfAnother(s harness.Span) bool {
 	return ok && replica == s.Tags["mcf.replica"]
 }
 
-// finds waits until Jaeger has a span with the name, owner and attributes, that passes all checks. The zero owner is any.
+// finds waits until Jaeger has a span with the name, owner and attributes, that passes all checks.
+// The zero owner is any.
 func (s *traced) finds(name string, by owner, with tags, desired ...func(harness.Span) bool) (found harness.Span) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("Jaeger has a span %q by %+v with %v", name, by, with), func(ctx context.Context) (err error) {

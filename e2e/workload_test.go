@@ -87,7 +87,8 @@ func (s *space) spread(name string, replicas int32, nodes []string) {
 	s.must(err)
 }
 
-// budget creates a PodDisruptionBudget for the pods of a ReplicaSet, and waits until it is in force.
+// budget creates a PodDisruptionBudget for the pods of a ReplicaSet, and waits until it is in
+// force.
 func (s *space) budget(name, app string, minAvailable, pods int32) {
 	s.Helper()
 	budgets := s.lab.Target.PolicyV1().PodDisruptionBudgets(s.name)
@@ -140,7 +141,8 @@ func (s *space) ready(app string, n int) {
 	})
 }
 
-// openTo is the label of the Nodes on which a test's pods may run; the value is the test's namespace.
+// openTo is the label of the Nodes on which a test's pods may run; the value is the test's
+// namespace.
 const openTo = "e2e.example.com/open-to"
 
 // open allows the test's pods to run on a Node from now on.

@@ -17,8 +17,8 @@ const (
 	mostAccounts = 128 << 10
 )
 
-// Accounts is the report of a session about accounts at clouds, so that the leader can compare it: whether they can be reached may
-// differ between replicas. The zero Accounts reports nothing.
+// Accounts is the report of a session about accounts at clouds, so that the leader can compare it:
+// whether they can be reached may differ between replicas. The zero Accounts reports nothing.
 type Accounts struct {
 	// Failing are accounts, or drivers, that have not answered this session for some time.
 	Failing []Account `json:"failing,omitempty"`
@@ -73,8 +73,9 @@ func (a Accounts) String() string {
 	return string(text)
 }
 
-// ParseAccounts parses the annotation of a session Lease. A session without it runs a version that does not report accounts, or has
-// nothing to report. Errors: an invalid value; the session then counts as one that reports nothing.
+// ParseAccounts parses the annotation of a session Lease. A session without it runs a version that
+// does not report accounts, or has nothing to report. Errors: an invalid value; the session then
+// counts as one that reports nothing.
 func ParseAccounts(text string) (Accounts, error) {
 	if text == "" {
 		return Accounts{}, nil

@@ -20,8 +20,9 @@ type Expected struct {
 	Slots, Replicas int
 }
 
-// CheckAfter returns how long to wait between the two lists: a session that works has renewed its Lease after that. It is the longest fence
-// that one of the Leases records; the default if none records any.
+// CheckAfter returns how long to wait between the two lists: a session that works has renewed its
+// Lease after that. It is the longest fence that one of the Leases records; the default if none
+// records any.
 func CheckAfter(leases []coordinationv1.Lease) time.Duration {
 	var longest time.Duration
 	for i := range leases {
@@ -35,12 +36,14 @@ func CheckAfter(leases []coordinationv1.Lease) time.Duration {
 	return longest
 }
 
-// Problems returns what differs from the expected fleet, each as a sentence; nil if it works: a leader and enough sessions live and are
-// fit, and each slot has a holder that lives. before and now are all Leases of the fleet, listed at two times. A session lives if it
-// has renewed its Lease in between. Nothing else is accepted as evidence: the clock that wrote the time on a Lease is not that of the
-// reader.
+// Problems returns what differs from the expected fleet, each as a sentence; nil if it works: a
+// leader and enough sessions live and are fit, and each slot has a holder that lives. before and
+// now are all Leases of the fleet, listed at two times. A session lives if it has renewed its Lease
+// in between. Nothing else is accepted as evidence: the clock that wrote the time on a Lease is not
+// that of the reader.
 //
-// Not guaranteed: that the objects of each slot are reconciled. /readyz and the metrics of a replica report what it waits for.
+// Not guaranteed: that the objects of each slot are reconciled. /readyz and the metrics of a
+// replica report what it waits for.
 func Problems(want Expected, before, now []coordinationv1.Lease) (problems []string) {
 	versions, leases := map[string]string{}, map[string]*coordinationv1.Lease{}
 	for i := range before {

@@ -7,18 +7,21 @@ import (
 	"time"
 )
 
-// Fitness reports what a session can do beyond renewing its Lease. Others compare it, but not its time.
+// Fitness reports what a session can do beyond renewing its Lease. Others compare it, but not its
+// time.
 type Fitness struct {
 	// Acts: the session has read all Leases of the fleet, and its fence has not passed.
 	Acts bool `json:"acts"`
 	// Observes: the session observes its own renewals through its watch of the fleet's Leases.
 	Observes bool `json:"observes"`
-	// Serves is whether the slots that the session acquires open, by the name of the target cluster. A target that is missing is
-	// Untried; nil means that the session does not report it, and counts as Serving.
+	// Serves is whether the slots that the session acquires open, by the name of the target cluster. A
+	// target that is missing is Untried; nil means that the session does not report it, and counts as
+	// Serving.
 	Serves map[string]Service `json:"serves,omitempty"`
 	// Reason describes what is wrong; empty if the session is fit.
 	Reason string `json:"reason,omitempty"`
-	// Since is when the session became unfit, by its own clock, for operators; zero if the session is fit.
+	// Since is when the session became unfit, by its own clock, for operators; zero if the session is
+	// fit.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -74,8 +77,9 @@ func (f Fitness) String() string {
 	return string(text)
 }
 
-// ParseFitness parses the annotation of a session Lease. Without the annotation the session runs a version that does not report
-// its fitness, and counts as fit. Errors: an invalid value; the session then counts as unfit.
+// ParseFitness parses the annotation of a session Lease. Without the annotation the session runs a
+// version that does not report its fitness, and counts as fit. Errors: an invalid value; the
+// session then counts as unfit.
 func ParseFitness(text string) (Fitness, error) {
 	if text == "" {
 		return Fitness{Acts: true, Observes: true}, nil

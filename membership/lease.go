@@ -20,7 +20,8 @@ const suffixLength = 5
 // SessionLeaseName returns the name of a replica's session Lease.
 func SessionLeaseName(fleet, replica string) string { return fleet + "-session-" + replica }
 
-// SlotLeaseName returns the name of a slot's Lease: the number has three digits, or four if there are more than 1000 slots.
+// SlotLeaseName returns the name of a slot's Lease: the number has three digits, or four if there
+// are more than 1000 slots.
 func SlotLeaseName(fleet string, slot, slots int) string {
 	return fmt.Sprintf("%s-slot-%0*d", fleet, slotDigits(slots), slot)
 }
@@ -28,7 +29,8 @@ func SlotLeaseName(fleet string, slot, slots int) string {
 // LeaderLeaseName returns the name of the leader Lease.
 func LeaderLeaseName(fleet string) string { return fleet + "-leader" }
 
-// ReplicaOfLease returns the replica whose session Lease has the name; ok is false for any other Lease.
+// ReplicaOfLease returns the replica whose session Lease has the name; ok is false for any other
+// Lease.
 func ReplicaOfLease(fleet, name string) (replica string, ok bool) {
 	replica, ok = strings.CutPrefix(name, SessionLeaseName(fleet, ""))
 	return replica, ok && replica != ""
@@ -54,7 +56,8 @@ func slotDigits(slots int) int {
 // Identity returns the identity of a session. random is 5 lower-case letters and digits.
 func Identity(replica, random string) string { return replica + "_" + random }
 
-// ReplicaOf returns the replica of a session; ok is false for anything that is not the identity of a session.
+// ReplicaOf returns the replica of a session; ok is false for anything that is not the identity of
+// a session.
 func ReplicaOf(session string) (replica string, ok bool) {
 	replica, random, _ := strings.Cut(session, "_")
 	isRandom := len(random) == suffixLength && strings.IndexFunc(random, func(r rune) bool {
@@ -63,8 +66,9 @@ func ReplicaOf(session string) (replica string, ok bool) {
 	return replica, isRandom && isSubdomain(replica)
 }
 
-// isSubdomain reports whether a name is a DNS subdomain by RFC 1123, as names of pods are. It is called for every holder of every
-// Lease, which is too often for the regular expression of apimachinery.
+// isSubdomain reports whether a name is a DNS subdomain by RFC 1123, as names of pods are. It is
+// called for every holder of every Lease, which is too often for the regular expression of
+// apimachinery.
 func isSubdomain(name string) bool {
 	if len(name) > validation.DNS1123SubdomainMaxLength {
 		return false
@@ -99,8 +103,9 @@ func Transitions(l *coordinationv1.Lease) int64 {
 	return int64(*l.Spec.LeaseTransitions)
 }
 
-// NextTransitions returns the number of transitions that the next holder of a Lease writes: one more than there are. It restarts
-// at 1 after the largest number that a Lease can have, and after an invalid one. The result differs from the number on the Lease.
+// NextTransitions returns the number of transitions that the next holder of a Lease writes: one
+// more than there are. It restarts at 1 after the largest number that a Lease can have, and after
+// an invalid one. The result differs from the number on the Lease.
 func NextTransitions(l *coordinationv1.Lease) int32 {
 	n := Transitions(l)
 	if n < 0 || n >= math.MaxInt32 {
@@ -109,7 +114,8 @@ func NextTransitions(l *coordinationv1.Lease) int32 {
 	return int32(n) + 1
 }
 
-// IsOlder reports whether one version of a Lease is certainly older than another. Versions that cannot be compared are not older.
+// IsOlder reports whether one version of a Lease is certainly older than another. Versions that
+// cannot be compared are not older.
 func IsOlder(l, than *coordinationv1.Lease) bool {
 	return objectversion.Compare(l.ResourceVersion, than.ResourceVersion) < 0
 }

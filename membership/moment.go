@@ -2,14 +2,16 @@ package membership
 
 import "time"
 
-// Moment is an instant on both clocks of this machine. The monotonic clock measures durations, but stands still while the machine
-// is suspended; the wall clock continues, but may be set. The zero Moment is before all others.
+// Moment is an instant on both clocks of this machine. The monotonic clock measures durations, but
+// stands still while the machine is suspended; the wall clock continues, but may be set. The zero
+// Moment is before all others.
 type Moment struct {
 	// Monotonic is the time since some fixed instant in this process's life.
 	Monotonic time.Duration
 	// Wall is the time of the wall clock.
 	Wall time.Time
-	// Ahead is by how much the clock of the control cluster is ahead of Wall. No permission depends on it.
+	// Ahead is by how much the clock of the control cluster is ahead of Wall. No permission depends on
+	// it.
 	Ahead time.Duration
 }
 
@@ -32,7 +34,8 @@ func (m Moment) Reached(deadline Moment) bool {
 // IsZero reports whether the moment was never set.
 func (m Moment) IsZero() bool { return m == Moment{} }
 
-// Earliest returns the earliest of the moments that are set, on the monotonic clock; the zero Moment if none is.
+// Earliest returns the earliest of the moments that are set, on the monotonic clock; the zero
+// Moment if none is.
 func Earliest(moments ...Moment) (earliest Moment) {
 	for _, m := range moments {
 		if !m.IsZero() && (earliest.IsZero() || m.Monotonic < earliest.Monotonic) {

@@ -37,7 +37,8 @@ type peer struct {
 	replaced bool
 }
 
-// Others are the session Leases of the whole fleet, our own among them, timed by what this process observes.
+// Others are the session Leases of the whole fleet, our own among them, timed by what this process
+// observes.
 type Others struct {
 	config Config
 	fleet  string
@@ -45,27 +46,31 @@ type Others struct {
 	peers  map[string]*peer
 	names  []string // sorted, so that nothing depends on the order of a map
 
-	// Silence counts from since at the earliest: since then our own renewals have been observed in time.
+	// Silence counts from since at the earliest: since then our own renewals have been observed in
+	// time.
 	since     Moment
 	observing bool
 	// out are our renewals that have not been observed, due is when the next one is due.
 	out []attempt
 	due Moment
-	// unseen is since when our renewals have been acknowledged and none of them has been observed in time; zero while they are
-	// observed, or fail.
+	// unseen is since when our renewals have been acknowledged and none of them has been observed in
+	// time; zero while they are observed, or fail.
 	unseen Moment
 
-	// news are the replicas whose Lease has changed since News was last called; lives is true if a holder has.
+	// news are the replicas whose Lease has changed since News was last called; lives is true if a
+	// holder has.
 	news  []string
 	lives bool
 }
 
-// NewOthers returns the knowledge of a session that has just started: no session Lease was observed yet.
+// NewOthers returns the knowledge of a session that has just started: no session Lease was observed
+// yet.
 func NewOthers(c Config, id Identification) *Others {
 	return &Others{config: c, fleet: id.Fleet, own: id.Session, peers: map[string]*peer{}}
 }
 
-// Renewing records that our own renewal is about to be sent: it has to be observed through the watch.
+// Renewing records that our own renewal is about to be sent: it has to be observed through the
+// watch.
 func (o *Others) Renewing(now Moment, renewTime time.Time) {
 	o.out = append(o.out, attempt{renewTime: renewTime, sent: now})
 	if len(o.out) > mostAttempts {
@@ -74,8 +79,9 @@ func (o *Others) Renewing(now Moment, renewTime time.Time) {
 	o.due = now.Add(o.config.RenewEvery)
 }
 
-// Advance notices that a renewal of ours was not observed in time, or was not sent in time. Until one is observed, the silence of
-// others does not count: its cause may be the API server, or this process.
+// Advance notices that a renewal of ours was not observed in time, or was not sent in time. Until
+// one is observed, the silence of others does not count: its cause may be the API server, or this
+// process.
 func (o *Others) Advance(now Moment) {
 	oldest := o.due
 	if len(o.out) > 0 {
@@ -86,7 +92,8 @@ func (o *Others) Advance(now Moment) {
 	}
 }
 
-// Interrupt records that our own renewal has failed. The cause may have let renewals of others fail, too.
+// Interrupt records that our own renewal has failed. The cause may have let renewals of others
+// fail, too.
 func (o *Others) Interrupt() { o.observing, o.unseen = false, Moment{} }
 
 // Acknowledged records that our own renewal has succeeded.
@@ -96,12 +103,12 @@ func (o *Others) Acknowledged(now Moment) {
 	}
 }
 
-// Unseen returns since when our own renewals have succeeded without being observed through the watch in time; the zero Moment
-// while they are observed, and while they fail.
+// Unseen returns since when our own renewals have succeeded without being observed through the
+// watch in time; the zero Moment while they are observed, and while they fail.
 func (o *Others) Unseen() Moment { return o.unseen }
 
-// Observe records a version of a session Lease, and reports whether anything but the time of its renewal has changed. watched is
-// true if the version came through the watch.
+// Observe records a version of a session Lease, and reports whether anything but the time of its
+// renewal has changed. watched is true if the version came through the watch.
 func (o *Others) Observe(now Moment, l *coordinationv1.Lease, watched bool) (changed bool) {
 	replica, ok := ReplicaOfLease(o.fleet, l.Name)
 	if !ok {
@@ -130,16 +137,17 @@ func (o *Others) Observe(now Moment, l *coordinationv1.Lease, watched bool) (cha
 	return changed
 }
 
-// News returns the replicas whose session Lease has changed since the last call, except for the time of its renewal, and reports
-// whether the results of Death and Judge may differ for any session. A replica may be named more than once.
+// News returns the replicas whose session Lease has changed since the last call, except for the
+// time of its renewal, and reports whether the results of Death and Judge may differ for any
+// session. A replica may be named more than once.
 func (o *Others) News() (replicas []string, lives bool) {
 	replicas, lives = o.news, o.lives
 	o.news, o.lives = nil, false
 	return replicas, lives
 }
 
-// Correct records what a live read has shown, also if it is older than what we know: then etcd has been restored. If the answer
-// only came late, the watch will correct it.
+// Correct records what a live read has shown, also if it is older than what we know: then etcd has
+// been restored. If the answer only came late, the watch will correct it.
 func (o *Others) Correct(now Moment, l *coordinationv1.Lease) (changed bool) {
 	if replica, ok := ReplicaOfLease(o.fleet, l.Name); ok {
 		if p := o.peers[replica]; p != nil && p.lease != nil && IsOlder(l, p.lease) {
@@ -161,8 +169,9 @@ func (o *Others) peer(replica string) *peer {
 	return p
 }
 
-// comeBack records that our renewal has been observed through the watch. The watch shows changes in their order, so everything
-// that happened before that renewal has been observed. Earlier renewals will not be observed any more.
+// comeBack records that our renewal has been observed through the watch. The watch shows changes in
+// their order, so everything that happened before that renewal has been observed. Earlier renewals
+// will not be observed any more.
 func (o *Others) comeBack(now Moment, renewTime time.Time) {
 	returned := slices.IndexFunc(o.out, func(a attempt) bool { return a.renewTime.After(renewTime) })
 	if returned < 0 {
@@ -195,11 +204,13 @@ func (o *Others) Missed(now Moment, replica string) (changed bool) {
 // Known returns how many replicas are remembered.
 func (o *Others) Known() int { return len(o.names) }
 
-// forgetAfter is for how many take-over times a session Lease has to be missing before its replica is forgotten.
+// forgetAfter is for how many take-over times a session Lease has to be missing before its replica
+// is forgotten.
 const forgetAfter = 40
 
-// Forget removes replicas whose session Lease has long been missing, unless keep reports that a Lease names a session of theirs.
-// Afterwards they are as unknown as to a session that has just started.
+// Forget removes replicas whose session Lease has long been missing, unless keep reports that a
+// Lease names a session of theirs. Afterwards they are as unknown as to a session that has just
+// started.
 func (o *Others) Forget(now Moment, keep func(replica string) bool) {
 	o.names = slices.DeleteFunc(o.names, func(replica string) bool {
 		p := o.peers[replica]
@@ -230,8 +241,9 @@ func (o *Others) Peer(replica string) Peer {
 	return Peer{}
 }
 
-// Silence returns for how long nothing has been observed of a replica's session Lease while it would have been, and, if that is
-// long enough for its session to be declared dead, the Lease. It does not count while our own renewals are not observed.
+// Silence returns for how long nothing has been observed of a replica's session Lease while it
+// would have been, and, if that is long enough for its session to be declared dead, the Lease. It
+// does not count while our own renewals are not observed.
 func (o *Others) Silence(now Moment, replica string) (silence time.Duration, dead *coordinationv1.Lease) {
 	p, known := o.peers[replica]
 	if !known || !p.gone.IsZero() || !o.observing {
@@ -247,7 +259,8 @@ func (o *Others) Silence(now Moment, replica string) (silence time.Duration, dea
 	return silence, p.lease
 }
 
-// Warm reports whether our own renewals have been observed for the time of a take-over, so that silence would have been noticed.
+// Warm reports whether our own renewals have been observed for the time of a take-over, so that
+// silence would have been noticed.
 func (o *Others) Warm(now Moment) bool {
 	return o.observing && now.Since(o.since) >= o.config.TakeOver
 }
@@ -255,9 +268,10 @@ func (o *Others) Warm(now Moment) bool {
 // Observing reports whether our own renewals are observed through the watch, and since when.
 func (o *Others) Observing() (since Moment, ok bool) { return o.since, o.observing }
 
-// Judge returns what a live read of a session's Lease proves, if it began after the session was observed to hold something; l is
-// nil if there was none. A session that has lost its Lease never regains it, so another holder, or none, proves that it is dead.
-// If the Lease is gone, or is not the one that the session held, the session may not have noticed: it is Expiring, because it
+// Judge returns what a live read of a session's Lease proves, if it began after the session was
+// observed to hold something; l is nil if there was none. A session that has lost its Lease never
+// regains it, so another holder, or none, proves that it is dead. If the Lease is gone, or is not
+// the one that the session held, the session may not have noticed: it is Expiring, because it
 // cannot renew any more, and dead when the time of a take-over has passed since the read.
 func (o *Others) Judge(now Moment, session string, l *coordinationv1.Lease) Judgement {
 	replica, ok := ReplicaOf(session)
@@ -292,8 +306,8 @@ const (
 	Dead Judgement = "dead"
 )
 
-// Death returns from when on a session looks dead by what has been observed; ok is false while it holds its Lease. This is a
-// reason for a live read, and no proof: see Judge.
+// Death returns from when on a session looks dead by what has been observed; ok is false while it
+// holds its Lease. This is a reason for a live read, and no proof: see Judge.
 func (o *Others) Death(now Moment, session string) (at Moment, ok bool) {
 	replica, ok := ReplicaOf(session)
 	if !ok {
@@ -314,7 +328,8 @@ func (o *Others) Death(now Moment, session string) (at Moment, ok bool) {
 	return p.changed, true
 }
 
-// isNew reports whether the Lease may not be the one that an earlier session of the replica has held.
+// isNew reports whether the Lease may not be the one that an earlier session of the replica has
+// held.
 func (p *peer) isNew() bool {
 	return p.replaced || p.lease.Annotations[v1alpha1.AnnotationCreated] != ""
 }

@@ -249,7 +249,8 @@ func TestNextTransitionsContinuesFromAnyNumber(t *testing.T) {
 	}
 }
 
-// The names that ReplicaOf accepts as replicas are those that apimachinery accepts as names of pods.
+// The names that ReplicaOf accepts as replicas are those that apimachinery accepts as names of
+// pods.
 func TestReplicasHaveNamesOfPods(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		name := rapid.OneOf(

@@ -29,8 +29,8 @@ type Identification struct {
 	Record map[string]string
 }
 
-// provenPod returns the UID of the pod whose lock the session holds, "" if it holds none. A session without the lock must not
-// name the pod: that another one holds the lock proves nothing about it.
+// provenPod returns the UID of the pod whose lock the session holds, "" if it holds none. A session
+// without the lock must not name the pod: that another one holds the lock proves nothing about it.
 func (id Identification) provenPod() string {
 	if !id.Exclusive {
 		return ""
@@ -44,8 +44,8 @@ type Notes struct {
 	Leaving bool
 	// Weights, Confirmed, Fitness and Accounts are the values of the annotations of these names.
 	Weights, Confirmed, Fitness, Accounts string
-	// Counts is the value of that annotation. Nil keeps the present value, the last report of the replica, until there is a new
-	// one.
+	// Counts is the value of that annotation. Nil keeps the present value, the last report of the
+	// replica, until there is a new one.
 	Counts *string
 }
 
@@ -62,8 +62,9 @@ const (
 	ended
 )
 
-// attempt is a write of our Lease that may have taken effect without an answer. It can stand for several: then from is the
-// renewTime of the first of them, renewTime that of the last, and sent is when the first was sent.
+// attempt is a write of our Lease that may have taken effect without an answer. It can stand for
+// several: then from is the renewTime of the first of them, renewTime that of the last, and sent is
+// when the first was sent.
 type attempt struct {
 	from, renewTime time.Time
 	sent            Moment
@@ -72,8 +73,8 @@ type attempt struct {
 // mostAttempts is how many attempts are recorded separately.
 const mostAttempts = 64
 
-// try records an attempt. If there are too many, the oldest two are merged. The result counts from the earlier send, so that the
-// fence is never later than it may be: by then both have passed it.
+// try records an attempt. If there are too many, the oldest two are merged. The result counts from
+// the earlier send, so that the fence is never later than it may be: by then both have passed it.
 func (o *Own) try(sent Moment) {
 	o.attempts = append(o.attempts, attempt{from: o.renewTime, renewTime: o.renewTime, sent: sent})
 	if len(o.attempts) > mostAttempts {
@@ -96,7 +97,8 @@ type Own struct {
 	fence        Moment
 	attempts     []attempt
 	lastRenew    time.Time
-	// pending is the request that is not answered yet, renewTime is the time that it writes, and emptying is true if it empties the Lease.
+	// pending is the request that is not answered yet, renewTime is the time that it writes, and
+	// emptying is true if it empties the Lease.
 	pending   Verb
 	renewTime time.Time
 	emptying  bool
@@ -104,7 +106,8 @@ type Own struct {
 	due       Moment
 	// seen is when this Lease, by its UID, was first read.
 	seen Moment
-	// created is true if a create of ours may have taken effect, or may do so later; creating is when it was sent.
+	// created is true if a create of ours may have taken effect, or may do so later; creating is when
+	// it was sent.
 	created  bool
 	creating Moment
 	timing   timing
@@ -119,14 +122,16 @@ func NewOwn(c Config, id Identification) *Own {
 	return &Own{config: c, id: id, name: SessionLeaseName(id.Fleet, id.Replica), mustRead: true}
 }
 
-// Fence returns the moment after which the session may start nothing, unless a renewal extends it. ok is false while the session
-// does not hold its Lease, and from the moment at which it begins to empty it.
+// Fence returns the moment after which the session may start nothing, unless a renewal extends it.
+// ok is false while the session does not hold its Lease, and from the moment at which it begins to
+// empty it.
 func (o *Own) Fence() (fence Moment, ok bool) { return o.fence, o.phase == holding }
 
 // Lost returns why the session has permanently lost its Lease; "" if it has not.
 func (o *Own) Lost() string { return o.reason }
 
-// Left reports whether the session has given up its Lease, and whether the Lease is known to be empty.
+// Left reports whether the session has given up its Lease, and whether the Lease is known to be
+// empty.
 func (o *Own) Left() (empty, ok bool) { return o.empty, o.phase == ended && o.reason == "" }
 
 // Note sets what the next renewal reports. Leaving and the fitness are reported at once.
@@ -137,7 +142,8 @@ func (o *Own) Note(n Notes) {
 	o.notes = n
 }
 
-// Release empties the Lease; from now on the session starts nothing. It has no effect before the Lease was held.
+// Release empties the Lease; from now on the session starts nothing. It has no effect before the
+// Lease was held.
 func (o *Own) Release(now Moment) {
 	switch o.phase {
 	case starting:
@@ -148,7 +154,8 @@ func (o *Own) Release(now Moment) {
 	}
 }
 
-// WakeAt returns when to call Next again; the zero Moment while an answer is awaited, and at the end.
+// WakeAt returns when to call Next again; the zero Moment while an answer is awaited, and at the
+// end.
 func (o *Own) WakeAt() Moment {
 	if o.pending != "" || o.phase == ended {
 		return Moment{}
@@ -180,7 +187,8 @@ func (o *Own) Next(now Moment) (Request, bool) {
 	return request, true
 }
 
-// compose returns the next version of the Lease. Its renewTime identifies our attempts, so no two are the same.
+// compose returns the next version of the Lease. Its renewTime identifies our attempts, so no two
+// are the same.
 func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	o.renewTime = now.Cluster().Truncate(time.Microsecond)
 	if !o.renewTime.After(o.lastRenew) {
@@ -202,8 +210,8 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		Annotate(l, v1alpha1.AnnotationConfirmed, "")
 		Annotate(l, v1alpha1.AnnotationFitness, "")
 		Annotate(l, v1alpha1.AnnotationAccounts, "")
-		// It still records that the session has left, which gives its slots their home, and how many machines it has counted,
-		// which is used until another session has counted them.
+		// It still records that the session has left, which gives its slots their home, and how many
+		// machines it has counted, which is used until another session has counted them.
 		return l
 	}
 	if o.phase == starting {
@@ -233,7 +241,8 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	return l
 }
 
-// NoteUnserved records the last time without a session of the fleet, from the next request on. It is called before the first one.
+// NoteUnserved records the last time without a session of the fleet, from the next request on. It
+// is called before the first one.
 func (o *Own) NoteUnserved(gap Gap) {
 	o.id.Record = maps.Clone(o.id.Record)
 	if o.id.Record == nil {
@@ -264,8 +273,8 @@ func (o *Own) lose(format string, args ...any) {
 	o.phase, o.reason = ended, fmt.Sprintf(format, args...)
 }
 
-// acknowledge records that a write of ours, sent at a moment, has taken effect. Others that are not answered carried the resourceVersion
-// that it has replaced, and cannot take effect any more.
+// acknowledge records that a write of ours, sent at a moment, has taken effect. Others that are not
+// answered carried the resourceVersion that it has replaced, and cannot take effect any more.
 func (o *Own) acknowledge(now Moment, l *coordinationv1.Lease, sent Moment) {
 	if o.phase == starting {
 		o.phase = holding

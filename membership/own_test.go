@@ -416,7 +416,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// The counts that a replica has reported stay on its Lease until one of its sessions has new ones, also while the Lease is empty.
+// The counts that a replica has reported stay on its Lease until one of its sessions has new ones,
+// also while the Lease is empty.
 func TestTheLastCountsStayOnTheLease(t *testing.T) {
 	counts := func(l *life) string { return l.stored.Annotations[v1alpha1.AnnotationCounts] }
 	l := newLife(t, Identification{})

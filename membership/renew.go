@@ -13,8 +13,8 @@ func (o *Own) wrote(now Moment, r Reply) {
 			o.phase, o.empty = ended, true
 		}
 	case Unanswered:
-		// It may have taken effect, or may do so later. While the session holds its Lease the next renewal shows it: if it
-		// conflicts, the write has taken effect.
+		// It may have taken effect, or may do so later. While the session holds its Lease the next
+		// renewal shows it: if it conflicts, the write has taken effect.
 		o.try(r.Sent)
 		o.mustRead = o.phase != holding
 	case Conflict, Exists:
@@ -33,8 +33,8 @@ func (o *Own) wrote(now Moment, r Reply) {
 	}
 }
 
-// loseMissing ends a session whose Lease is gone. If it created the Lease again, another session might act already that has taken
-// the deletion for the death of this one.
+// loseMissing ends a session whose Lease is gone. If it created the Lease again, another session
+// might act already that has taken the deletion for the death of this one.
 func (o *Own) loseMissing() {
 	o.lose("session Lease %s: expected to find it, got NotFound; a session never creates its Lease twice", o.name)
 }
@@ -67,8 +67,9 @@ func (o *Own) read(now Moment, r Reply) {
 	}
 }
 
-// readHolding continues only from a version that is ours. An older renewTime than the last that was acknowledged is not ours
-// either: etcd has been restored, and since then other sessions may have done what the Lease does not show.
+// readHolding continues only from a version that is ours. An older renewTime than the last that was
+// acknowledged is not ours either: etcd has been restored, and since then other sessions may have
+// done what the Lease does not show.
 func (o *Own) readHolding(now Moment, l *coordinationv1.Lease) {
 	if Holder(l) != o.id.Session || l.UID != o.lease.UID || l.Spec.RenewTime == nil {
 		o.lose("session Lease %s: expected holder %s and UID %s, got %q and %s; another session has declared this one dead",

@@ -13,12 +13,13 @@ const (
 	List Verb = "list"
 	// Create creates the request's Lease.
 	Create Verb = "create"
-	// Update writes the request's Lease, which carries the UID and the resourceVersion that it was read with.
+	// Update writes the request's Lease, which carries the UID and the resourceVersion that it was
+	// read with.
 	Update Verb = "update"
 )
 
-// Need states what the sender has to hold immediately before the request is sent. If it does not, the request is not sent, and is
-// answered as Refused.
+// Need states what the sender has to hold immediately before the request is sent. If it does not,
+// the request is not sent, and is answered as Refused.
 type Need string
 
 // The needs of requests.
@@ -27,11 +28,13 @@ const (
 	NeedNothing Need = "nothing"
 	// NeedFence: the fence has not passed.
 	NeedFence Need = "fence"
-	// NeedLeadership: the session leads, and neither its own fence nor that of the leader Lease has passed.
+	// NeedLeadership: the session leads, and neither its own fence nor that of the leader Lease has
+	// passed.
 	NeedLeadership Need = "leadership"
 )
 
-// Request is one request about Leases, for the caller to send. Each is answered by exactly one Reply.
+// Request is one request about Leases, for the caller to send. Each is answered by exactly one
+// Reply.
 type Request struct {
 	// ID identifies the request; it is never used again in the life of a session.
 	ID uint64
@@ -52,14 +55,15 @@ type Outcome string
 const (
 	// Done: the request took effect, and the reply has what was read or written.
 	Done Outcome = "done"
-	// Conflict: an update named a UID or a resourceVersion that is not the Lease's. Nothing has changed.
+	// Conflict: an update named a UID or a resourceVersion that is not the Lease's. Nothing has
+	// changed.
 	Conflict Outcome = "conflict"
 	// NotFound: there is no such Lease.
 	NotFound Outcome = "notFound"
 	// Exists: a create found a Lease of that name.
 	Exists Outcome = "exists"
-	// Unanswered: no answer within Config.RequestTimeout, or an unclear one. The request may have taken effect, or may do so
-	// later.
+	// Unanswered: no answer within Config.RequestTimeout, or an unclear one. The request may have
+	// taken effect, or may do so later.
 	Unanswered Outcome = "unanswered"
 	// Refused: the request certainly has no effect. It was not sent, or the API server refused it.
 	Refused Outcome = "refused"

@@ -13,8 +13,8 @@ type timing struct {
 	since, last     Moment
 }
 
-// readAtStart acquires the Lease if it has no holder, if its holder has been silent for long enough, or if its holder's process
-// is known to be gone; otherwise it continues to read.
+// readAtStart acquires the Lease if it has no holder, if its holder has been silent for long
+// enough, or if its holder's process is known to be gone; otherwise it continues to read.
 func (o *Own) readAtStart(now Moment, r Reply) {
 	l := r.Lease
 	if sent, ours := o.sentOf(l); ours {
@@ -33,15 +33,17 @@ func (o *Own) readAtStart(now Moment, r Reply) {
 	}
 }
 
-// provesEnd reports whether the holder's process is gone: it has held the lock in the pod's volume, and now this process does. The
-// kernel releases the lock of a process only when the process is gone.
+// provesEnd reports whether the holder's process is gone: it has held the lock in the pod's volume,
+// and now this process does. The kernel releases the lock of a process only when the process is
+// gone.
 func (o *Own) provesEnd(annotations map[string]string) bool {
 	pod := o.id.provenPod()
 	return pod != "" && annotations[v1alpha1.AnnotationPodUID] == pod
 }
 
-// silent reports whether reads without a gap have shown the same version for the time of a take-over. A gap is an answer that
-// took too long or did not come: while the API server was unavailable, the holder could not renew either.
+// silent reports whether reads without a gap have shown the same version for the time of a
+// take-over. A gap is an answer that took too long or did not come: while the API server was
+// unavailable, the holder could not renew either.
 func (o *Own) silent(now Moment, r Reply) bool {
 	t := &o.timing
 	gap := t.last.IsZero() || now.Reached(r.Sent.Add(o.config.RequestTimeout)) ||

@@ -10,12 +10,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// ShortestGap is the shortest time without a session that counts. A process that is restarted, and a slot that moves, take less.
+// ShortestGap is the shortest time without a session that counts. A process that is restarted, and
+// a slot that moves, take less.
 const ShortestGap = time.Minute
 
-// Gap is a time in which no session of the fleet lived, so that nothing was done for its objects. The zero value is none.
+// Gap is a time in which no session of the fleet lived, so that nothing was done for its objects.
+// The zero value is none.
 type Gap struct {
-	// From is the last renewal before it, and To when a session began after it, each by the clock of the control cluster.
+	// From is the last renewal before it, and To when a session began after it, each by the clock of
+	// the control cluster.
 	From, To time.Time
 }
 
@@ -44,8 +47,9 @@ func ParseGap(text string) (Gap, error) {
 	return Gap{From: begin, To: end}, nil
 }
 
-// LastGap returns the last gap as a session knows it that begins now, from the Leases of a list that was read before its first write: since
-// the last renewal of any session, or else what other sessions have recorded. So each session knows it, whichever began first.
+// LastGap returns the last gap as a session knows it that begins now, from the Leases of a list
+// that was read before its first write: since the last renewal of any session, or else what other
+// sessions have recorded. So each session knows it, whichever began first.
 func LastGap(fleet string, leases []*coordinationv1.Lease, now time.Time) (last Gap) {
 	var renewed time.Time
 	for _, l := range leases {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestOfTheExample builds this program and the example of docs/drivers, and runs one against the other as an author does.
+// TestOfTheExample builds this program and the example of docs/drivers, and runs one against the
+// other as an author does.
 func TestOfTheExample(t *testing.T) {
 	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // the name of t.TempDir() is too long for a socket
 	if err != nil {

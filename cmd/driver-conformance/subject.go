@@ -35,7 +35,8 @@ func (s *subject) test(t *testing.T) {
 	drivertest.Run(t, s.env)
 }
 
-// env returns an Env whose machines have their own names, and deletes their VMs when the case has ended.
+// env returns an Env whose machines have their own names, and deletes their VMs when the case has
+// ended.
 func (s *subject) env(t *testing.T) drivertest.Env {
 	t.Helper()
 	run := strings.ToLower(rand.Text()[:8]) + "-"

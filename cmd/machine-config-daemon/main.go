@@ -20,8 +20,8 @@ import (
 const (
 	exitFailed = 1
 	exitUsage  = 2
-	// exitReboot means that the machine has to be rebooted, and the daemon started again, to finish a change. With --initial the machine may
-	// be rebooting already.
+	// exitReboot means that the machine has to be rebooted, and the daemon started again, to finish a
+	// change. With --initial the machine may be rebooting already.
 	exitReboot = 3
 )
 

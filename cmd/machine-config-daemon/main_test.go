@@ -56,7 +56,8 @@ func TestFileIsAppliedBelowARoot(t *testing.T) {
 	}
 }
 
-// At its first boot a machine gets the configuration of a file. It reboots once, and at each later boot nothing is done, regardless of what it has by then.
+// At its first boot a machine gets the configuration of a file. It reboots once, and at each later
+// boot nothing is done, regardless of what it has by then.
 func TestInitialConfigurationIsAppliedOnce(t *testing.T) {
 	dir, root := t.TempDir(), t.TempDir()
 	config := write(t, dir, "config.json", `{"metadata": {"name": "rendered-p-1"}, "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,x"}}]}}}}`)

@@ -52,7 +52,8 @@ func (o *options) declare(set *flags.Set) {
 	g.Duration(&o.driftInterval, "drift-interval", time.Minute, "how often files are compared with the configuration")
 }
 
-// check returns the errors of flags that the type of their value does not exclude, and sets defaults that depend on others.
+// check returns the errors of flags that the type of their value does not exclude, and sets
+// defaults that depend on others.
 func (o *options) check() error {
 	var errs []error
 	if o.systemd != systemdSystemctl && o.systemd != systemdNone {

@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// requestTimeout bounds a request to the API server, and healthTimeout one for the machine's health.
+	// requestTimeout bounds a request to the API server, and healthTimeout one for the machine's
+	// health.
 	requestTimeout, healthTimeout = 30 * time.Second, 5 * time.Second
 	// lockFile is the name of the lock in the folder of records.
 	lockFile = "lock"

@@ -31,7 +31,8 @@ type checkOptions struct {
 	timeout              time.Duration
 }
 
-// newCheckCommand returns the command that checks a fleet by its Leases. The chart runs it as its test.
+// newCheckCommand returns the command that checks a fleet by its Leases. The chart runs it as its
+// test.
 func newCheckCommand() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{

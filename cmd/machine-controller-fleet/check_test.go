@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// checkedFleet is the API server of a fleet of one replica with two slots. The replica runs from from until until. The first lists fail.
+// checkedFleet is the API server of a fleet of one replica with two slots. The replica runs from
+// from until until. The first lists fail.
 func checkedFleet(from, until time.Time, fails int) *apiserver.Server {
 	s := apiserver.Recording()
 	lease := func(namespace, fleet, name, holder string) {
@@ -77,7 +78,8 @@ func TestCheckFleet(t *testing.T) {
 	}
 }
 
-// TestCheckFleetTimeoutTooShortSaysSo: with a time-out that is shorter than the time between two lists nothing is known.
+// TestCheckFleetTimeoutTooShortSaysSo: with a time-out that is shorter than the time between two
+// lists nothing is known.
 func TestCheckFleetTimeoutTooShortSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := checkedFleet(time.Now(), time.Now().Add(time.Hour), 0).Core()

@@ -31,7 +31,8 @@ func failed(err error) error {
 	return &runError{err}
 }
 
-// newCommand returns the command with those below it. Without one of these the binary is a replica, which runReplica runs.
+// newCommand returns the command with those below it. Without one of these the binary is a replica,
+// which runReplica runs.
 func newCommand(runReplica func(context.Context, options) error) *cobra.Command {
 	var o options
 	build := buildinfo.Read()
@@ -56,8 +57,8 @@ deletes them. All flags can be set in a file, see --config.`,
 	return cmd
 }
 
-// execute runs the command that the arguments name, reports its error, and returns the exit code. A replica logs why it has
-// ended, because its output is a log; other commands print it.
+// execute runs the command that the arguments name, reports its error, and returns the exit code. A
+// replica logs why it has ended, because its output is a log; other commands print it.
 func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -26,7 +26,8 @@ func parse(args []string) (o options, err error) {
 // flagsOfReplica returns the flags of the command that runs a replica.
 func flagsOfReplica() *pflag.FlagSet { return newCommand(nil).Flags() }
 
-// executed runs the command, with a replica that ends with an error, and returns what it prints and its exit code.
+// executed runs the command, with a replica that ends with an error, and returns what it prints and
+// its exit code.
 func executed(t *testing.T, ended error, args ...string) (out, errs string, code int) {
 	t.Helper()
 	var o, e bytes.Buffer

@@ -11,8 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// newDrivers returns the drivers that the flags name. They are connected for as long as this process lives: the hand-over of slots, after ctx
-// has ended, needs them. share is the part of the fleet's work that this replica has, and now the time of the control cluster.
+// newDrivers returns the drivers that the flags name. They are connected for as long as this
+// process lives: the hand-over of slots, after ctx has ended, needs them. share is the part of the
+// fleet's work that this replica has, and now the time of the control cluster.
 func newDrivers(ctx context.Context, o options, build string, share func() float64, now func() time.Time) (map[string]driver.Driver, error) {
 	drivers := map[string]driver.Driver{}
 	sockets, err := o.sockets()
@@ -48,7 +49,8 @@ func (o *options) sockets() (map[string]string, error) {
 	return sockets, nil
 }
 
-// ownershipOf returns the ownership under which the work of a context is done, for drivers in other processes.
+// ownershipOf returns the ownership under which the work of a context is done, for drivers in other
+// processes.
 func ownershipOf(ctx context.Context) (plugin.Ownership, bool) {
 	o, ok := telemetry.OwnerFrom(ctx)
 	return plugin.Ownership{Replica: o.Replica, Session: o.Session, Slot: o.Slot, Epoch: o.Epoch, Leader: o.Leader}, ok

@@ -6,8 +6,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 )
 
-// declareIgnored declares the flags of MCM that have no meaning here, so that its command line works. Their values must be
-// of the right type, and go nowhere.
+// declareIgnored declares the flags of MCM that have no meaning here, so that its command line
+// works. Their values must be of the right type, and go nowhere.
 func declareIgnored(g *flags.Group) {
 	text := func(name, value, usage string) { g.String(new(string), name, value, usage, flags.Ignored) }
 	duration := func(name string, value time.Duration, usage string) {

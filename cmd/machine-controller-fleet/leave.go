@@ -29,7 +29,8 @@ type leaveOptions struct {
 	fleet, fleetNamespace, namespace    string
 }
 
-// newLeaveCommand returns the command that gives the machines of a stopped fleet back to Machine Controller Manager.
+// newLeaveCommand returns the command that gives the machines of a stopped fleet back to Machine
+// Controller Manager.
 func newLeaveCommand() *cobra.Command {
 	var o leaveOptions
 	cmd := &cobra.Command{

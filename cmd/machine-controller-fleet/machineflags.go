@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
 )
 
-// declareMachine declares the flags of a machine's life. MachineDeployments and Machines may override them.
+// declareMachine declares the flags of a machine's life. MachineDeployments and Machines may
+// override them.
 func declareMachine(g *flags.Group, o *replica.MachineOptions) {
 	g.Duration(&o.CreationTimeout, "machine-creation-timeout", o.CreationTimeout, "how long a machine may take to become a healthy Node before it has failed; 0 gives it no time at all", flags.OrZero)
 	g.Duration(&o.InPlaceUpdateTimeout, "machine-inplace-update-timeout", o.InPlaceUpdateTimeout, "how long an update in place may take, counted from the end of the drain, before it has failed; 0 gives it no time at all", flags.OrZero)
@@ -27,7 +28,8 @@ func declareMachine(g *flags.Group, o *replica.MachineOptions) {
 	g.Bool(&o.ComponentsTaint, "critical-components-taint", o.ComponentsTaint, "add the taint "+v1alpha1.TaintCriticalComponentsNotReady+" to a Node that was updated in place; false where nothing in the target cluster removes it, which in Gardener its resource manager does; the annotation "+v1alpha1.AnnotationComponentsTaint+" on a MachineDeployment goes before (MCM: always)")
 }
 
-// bootstrapGroup is the form of groups of bootstrap tokens that the API server accepts; a token with another one is invalid.
+// bootstrapGroup is the form of groups of bootstrap tokens that the API server accepts; a token
+// with another one is invalid.
 const bootstrapGroup = `^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`
 
 func validateMachine(o *replica.MachineOptions) error {

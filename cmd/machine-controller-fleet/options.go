@@ -19,8 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 )
 
-// options are the flags. Names and defaults are those of Machine Controller Manager where it has the flag; where the
-// default is another one, the usage states it.
+// options are the flags. Names and defaults are those of Machine Controller Manager where it has
+// the flag; where the default is another one, the usage states it.
 type options struct {
 	kubeconfigs replica.Kubeconfigs
 
@@ -39,7 +39,8 @@ type options struct {
 // allMetrics as a value of --metrics-by-machine means all of these metrics.
 const allMetrics = "all"
 
-// declare declares all flags. Nothing here depends on where the process runs: help is the same everywhere.
+// declare declares all flags. Nothing here depends on where the process runs: help is the same
+// everywhere.
 func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	o.Options = replica.DefaultOptions()
 	set := flags.New(cmd)
@@ -82,7 +83,8 @@ func (o *options) declareServing(g *flags.Group) {
 	g.String(&o.Fleet.DebugFaultPoint, "debug-fault-point", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
 }
 
-// complete reads the file that the command line names, sets the defaults that come from the environment, and checks the options.
+// complete reads the file that the command line names, sets the defaults that come from the
+// environment, and checks the options.
 func (o *options) complete(set *flags.Set) error {
 	if err := set.Complete(); err != nil {
 		return err

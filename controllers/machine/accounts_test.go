@@ -21,7 +21,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// many is how many machines an account has: more than twice as many as the calls that it gets while its circuit breaker is open.
+// many is how many machines an account has: more than twice as many as the calls that it gets while
+// its circuit breaker is open.
 const many = 40
 
 // accountBench has many machines "m0", "m1", … of a MachineSet, without a creation timeout.
@@ -90,11 +91,13 @@ func (b accountBench) sum(name string) (sum float64) {
 	return sum
 }
 
-// mostCalls is how many calls are sent in 10 min for an account that fails: by the machines that open it, by the calls that are in flight
-// then, and by the probes after 5, 10, 20, 40, 80, 160, 180 s.
+// mostCalls is how many calls are sent in 10 min for an account that fails: by the machines that
+// open it, by the calls that are in flight then, and by the probes after 5, 10, 20, 40, 80, 160,
+// 180 s.
 const mostCalls = breaker.Failures + 4 + 7
 
-// An account whose credentials are refused is not called for each of its machines, and works soon after they are corrected.
+// An account whose credentials are refused is not called for each of its machines, and works soon
+// after they are corrected.
 func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated})
@@ -133,7 +136,8 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 	})
 }
 
-// Machines whose calls are held continue when the Secret changes, also when no other machine waits for that.
+// Machines whose calls are held continue when the Secret changes, also when no other machine waits
+// for that.
 func TestHeldCallsAreMadeWithOtherCredentials(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated})
@@ -159,7 +163,8 @@ func TestHeldCallsAreMadeWithOtherCredentials(t *testing.T) {
 // secretsSoon is the time in which machines continue after a Secret was corrected.
 const secretsSoon = 30 * time.Second
 
-// Calls that delete, or create, are held and probed, too, each on its own. When the cloud answers again all machines continue at once.
+// Calls that delete, or create, are held and probed, too, each on its own. When the cloud answers
+// again all machines continue at once.
 func TestEachKindOfCallIsProbed(t *testing.T) {
 	for _, test := range []struct {
 		op   driver.Op

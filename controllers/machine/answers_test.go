@@ -58,7 +58,8 @@ func TestMachineWhoseNameIsNoLabelValueRequestsNoVM(t *testing.T) {
 	})
 }
 
-// A machine of which the cloud has several VMs, and that names none of them, is deleted with all of them.
+// A machine of which the cloud has several VMs, and that names none of them, is deleted with all of
+// them.
 func TestMachineWithSeveralVMsIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.DeadlineExceeded, TakesEffect: true}, driver.OpCreate)

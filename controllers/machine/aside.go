@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// setAside sets a machine aside after a panic in its pass. It reads nothing but the machine's metadata, because anything else of the
-// pass reads may make it panic, too.
+// setAside sets a machine aside after a panic in its pass. It reads nothing but the machine's
+// metadata, because anything else of the pass reads may make it panic, too.
 func (w *writer) setAside(ctx context.Context, key types.NamespacedName, fault *runner.PanicError) {
 	m, known := w.view.Machines.Get(key)
 	if !known {
@@ -41,8 +41,8 @@ func (w *writer) setAside(ctx context.Context, key types.NamespacedName, fault *
 	}
 }
 
-// reportSetAside returns for how long a machine remains set aside, 0 if it is not, and records that in the machine's status. Errors: the
-// write.
+// reportSetAside returns for how long a machine remains set aside, 0 if it is not, and records that
+// in the machine's status. Errors: the write.
 func (w *writer) reportSetAside(ctx context.Context, m *v1alpha1.Machine) (wait time.Duration, err error) {
 	now := w.clock.Now()
 	cause, wait := lifecycle.WhileSetAside(m, now)

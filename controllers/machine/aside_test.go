@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A panic that follows another one before the cache shows the first is one more in a row. One of a machine that is gone is not recorded.
+// A panic that follows another one before the cache shows the first is one more in a row. One of a
+// machine that is gone is not recorded.
 func TestPanicsInARowAreCountedInSpiteOfALateCache(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.end()
@@ -53,8 +54,9 @@ func (b *bench) panics() (calls func() []time.Duration) {
 	return func() []time.Duration { return at }
 }
 
-// A machine whose processing panics is set aside for longer and longer, whichever replica holds its slot, and its status reports
-// that; when its processing does not panic any more, the machine is processed as if it had never panicked.
+// A machine whose processing panics is set aside for longer and longer, whichever replica holds its
+// slot, and its status reports that; when its processing does not panic any more, the machine is
+// processed as if it had never panicked.
 func TestAMachineThatPanicsIsSetAside(t *testing.T) {
 	onBench(t, func(b *bench) {
 		calls := b.panics()

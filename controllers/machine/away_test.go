@@ -49,7 +49,8 @@ func (s *servers) set(fact reach.Fact) {
 	s.b.process.ServerChanged(s.b.cluster)
 }
 
-// A machine whose API server is away is not deleted, however long that lasts, and is when the server is back.
+// A machine whose API server is away is not deleted, however long that lasts, and is when the
+// server is back.
 func TestDeletionWaitsForTheServer(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.runs()
@@ -113,7 +114,8 @@ func TestCreationWaitsForTheServer(t *testing.T) {
 	})
 }
 
-// A machine whose Node was not ready when the server went away recovers, or has the whole health timeout after the outage.
+// A machine whose Node was not ready when the server went away recovers, or has the whole health
+// timeout after the outage.
 func TestHealthTimeoutBeginsAnewAfterAnOutage(t *testing.T) {
 	for name, recovers := range map[string]bool{"it recovers": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {

@@ -18,8 +18,9 @@ const (
 	idOfAzure = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"
 )
 
-// TestARunningMachineOfMachineControllerManagerAtAzure: its Node has another form of the provider ID. It is taken over without a change of the
-// machine's, with which Machine Controller Manager finds its VM again, and no other machine gets the Node.
+// TestARunningMachineOfMachineControllerManagerAtAzure: its Node has another form of the provider
+// ID. It is taken over without a change of the machine's, with which Machine Controller Manager
+// finds its VM again, and no other machine gets the Node.
 func TestARunningMachineOfMachineControllerManagerAtAzure(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cloud, label string

@@ -46,8 +46,8 @@ const (
 // drainSettings are the usual ones.
 var drainSettings = drain.Settings{Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4, SeveralBudgets: true}
 
-// bench is a whole controller with workers and timers, before API servers and a cloud in memory. It lives in a bubble, where
-// time advances when no goroutine can continue.
+// bench is a whole controller with workers and timers, before API servers and a cloud in memory. It
+// lives in a bubble, where time advances when no goroutine can continue.
 type bench struct {
 	*testing.T
 

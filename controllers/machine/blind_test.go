@@ -8,7 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// One kind that the fleet may not list is enough to block a drain; it is reported long before the timeout.
+// One kind that the fleet may not list is enough to block a drain; it is reported long before the
+// timeout.
 func TestDrainReportsWhyItCannotWatch(t *testing.T) {
 	for _, resource := range []string{"poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "volumeattachments", "csidrivers"} {
 		t.Run(resource, func(t *testing.T) {

@@ -38,8 +38,8 @@ func (c *silentCloud) way(ctx context.Context, call fakecloud.Call, send func() 
 	return &driver.Error{Code: driver.DeadlineExceeded, Op: driver.OpStatus, Err: ctx.Err()}
 }
 
-// silent creates machines in other namespaces, all of which use one Secret if shared, and one of each namespace if not. Their cloud
-// never answers.
+// silent creates machines in other namespaces, all of which use one Secret if shared, and one of
+// each namespace if not. Their cloud never answers.
 func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool) {
 	b.Helper()
 	b.cloud.Way = cloud.way
@@ -98,7 +98,8 @@ func TestCloudThatNeverAnswersSlowsNoOtherMachine(t *testing.T) {
 	}
 }
 
-// Nor does one that never answers five namespaces that share credentials: together they hold as many workers as one.
+// Nor does one that never answers five namespaces that share credentials: together they hold as
+// many workers as one.
 func TestCredentialsThatHangAreSharedByNamespaces(t *testing.T) {
 	onBench(t, func(b *bench) {
 		cloud := &silentCloud{}

@@ -28,8 +28,9 @@ type claimants struct {
 	own       clock.PassiveClock // of the process
 }
 
-// claimsKept is how long the conflicting claims to a Node are remembered. The kubelet can remove the Node's binding without limit; if they
-// were not remembered, each removal would cost a list of the machines of all namespaces.
+// claimsKept is how long the conflicting claims to a Node are remembered. The kubelet can remove
+// the Node's binding without limit; if they were not remembered, each removal would cost a list of
+// the machines of all namespaces.
 const claimsKept = 30 * time.Second
 
 // nodeClaims are the conflicting claims to a Node as they were found.
@@ -39,8 +40,9 @@ type nodeClaims struct {
 	found lifecycle.OtherClaims
 }
 
-// findOfNode looks for machines with an older claim to the Node: those that name the Node, and to which it is tied as it is to this
-// one. It reads from the API server; caches show only machines in the slots of this process.
+// findOfNode looks for machines with an older claim to the Node: those that name the Node, and to
+// which it is tied as it is to this one. It reads from the API server; caches show only machines in
+// the slots of this process.
 func (c *claimants) findOfNode(ctx context.Context, p *pass) (err error) {
 	m, node := p.world.Machine, p.world.Node.Node
 	if known := c.memory.of(m.UID).claims; known.node == node.UID && c.own.Since(known.at) < claimsKept {
@@ -58,7 +60,8 @@ func (c *claimants) findOfNode(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// findOfVM looks in the same way for machines with an older claim to the VM: those whose provider ID may name it.
+// findOfVM looks in the same way for machines with an older claim to the VM: those whose provider
+// ID may name it.
 func (c *claimants) findOfVM(ctx context.Context, p *pass) (err error) {
 	m := p.world.Machine
 	p.world.VMClaims, err = c.find(ctx, m, nil, func(other *v1alpha1.Machine) bool {
@@ -70,9 +73,10 @@ func (c *claimants) findOfVM(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// find looks for machines of the same name in other namespaces that are not younger and claim the same Node or VM: Machine
-// Controller Manager identifies both by that name. A machine that cannot be decoded may claim it, and counts as a claimant. The names of
-// claimants are logged, and not reported on the machine: its author may have no access to their namespaces.
+// find looks for machines of the same name in other namespaces that are not younger and claim the
+// same Node or VM: Machine Controller Manager identifies both by that name. A machine that cannot
+// be decoded may claim it, and counts as a claimant. The names of claimants are logged, and not
+// reported on the machine: its author may have no access to their namespaces.
 func (c *claimants) find(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.OtherClaims, error) {
 	namesakes, err := c.namesakes.of(ctx, m, which)
 	if err != nil {

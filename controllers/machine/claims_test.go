@@ -139,7 +139,8 @@ func TestNodeOfAnotherMachineIsNotChanged(t *testing.T) {
 	})
 }
 
-// A VM of Machine Controller Manager has no UID. It is deleted with its machine, and with no younger one of the same name.
+// A VM of Machine Controller Manager has no UID. It is deleted with its machine, and with no
+// younger one of the same name.
 func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 	for name, older := range map[string]bool{"no other machine": false, "an older machine of that name has it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +204,8 @@ func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
 	})
 }
 
-// older creates machines that are older than the victim and name its VM, and that this process does not have: they are in slots of others.
+// older creates machines that are older than the victim and name its VM, and that this process does
+// not have: they are in slots of others.
 func (b *bench) older(namespaces ...string) {
 	b.Helper()
 	for _, namespace := range namespaces {
@@ -212,7 +214,8 @@ func (b *bench) older(namespaces ...string) {
 	}
 }
 
-// A namesake that is gone since it was listed has no claim. One that is there and cannot be read may have one.
+// A namesake that is gone since it was listed has no claim. One that is there and cannot be read
+// may have one.
 func TestANamesakeThatCannotBeReadMayHaveAClaim(t *testing.T) {
 	notFound := apierrors.NewNotFound(v1alpha1.Resource("machines"), "m")
 	for name, tc := range map[string]struct {

@@ -62,8 +62,8 @@ func (c *classes) note(p *pass, class *v1alpha1.MachineClass) {
 	p.driver, p.world.Class.ProviderError = c.drivers.Get(class.Provider)
 }
 
-// find reads the class past the cache: the cache begins to show the classes of a namespace only when it shows its machines, and
-// may not have this one yet.
+// find reads the class past the cache: the cache begins to show the classes of a namespace only
+// when it shows its machines, and may not have this one yet.
 func (c *classes) find(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if !v1alpha1.MayExist(classKey(m)) {
@@ -87,8 +87,9 @@ func (c *classes) find(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// try looks for the VM of a Machine that does not exist, with a MachineClass as the API server has it now. answer is the error of
-// the driver, NotFound if the account works. err is why no call was sent: the class or its Secrets are missing, invalid, or could not be read.
+// try looks for the VM of a Machine that does not exist, with a MachineClass as the API server has
+// it now. answer is the error of the driver, NotFound if the account works. err is why no call was
+// sent: the class or its Secrets are missing, invalid, or could not be read.
 func (c *classes) try(ctx context.Context, key types.NamespacedName) (answer, err error) {
 	if !v1alpha1.MayExist(key) || c.namespace != metav1.NamespaceAll && c.namespace != key.Namespace {
 		return nil, fmt.Errorf("expected the MachineClass of a namespace that is served, got %s", key)
@@ -111,9 +112,11 @@ func (c *classes) try(ctx context.Context, key types.NamespacedName) (answer, er
 	return c.cloud.Try(ctx, cloud, class, secrets.Credentials()), nil
 }
 
-// problem returns what would keep the first machine of a MachineClass from getting a VM, as far as that is known without a request to
-// the cloud; "" if nothing would. It reports fields that the driver ignores on the class, as the first machine would. Errors: those of the API
-// server, all of the driver but that the class is wrong, the end of ctx or of the ownership; nothing is known of the class then.
+// problem returns what would keep the first machine of a MachineClass from getting a VM, as far as
+// that is known without a request to the cloud; "" if nothing would. It reports fields that the
+// driver ignores on the class, as the first machine would. Errors: those of the API server, all of
+// the driver but that the class is wrong, the end of ctx or of the ownership; nothing is known of
+// the class then.
 func (c *classes) problem(ctx context.Context, key types.NamespacedName) (problem string, err error) {
 	m := cloud.NoMachine(key.Namespace)
 	m.Spec.Class = v1alpha1.ClassSpec{Kind: "MachineClass", Name: key.Name}

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of the machine's root, which has precedence.
+// TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of the machine's
+// root, which has precedence.
 func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		omit       bool

@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// A machine is created whether or not the ID of the control cluster is known; once known it is passed.
+// A machine is created whether or not the ID of the control cluster is known; once known it is
+// passed.
 func TestDriverReceivesControlCluster(t *testing.T) {
 	for name, c := range map[string]struct {
 		never         bool

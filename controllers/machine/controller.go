@@ -24,7 +24,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Controller reconciles Machines. Create it with New before the View receives objects, because New registers the event handlers.
+// Controller reconciles Machines. Create it with New before the View receives objects, because New
+// registers the event handlers.
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
@@ -45,8 +46,8 @@ type Controller struct {
 	configs  *firstConfigs
 }
 
-// New returns the controller, and registers its indexes and event handlers. Errors: those of Config.Validate, the configuration of a runner,
-// an index, the target cluster.
+// New returns the controller, and registers its indexes and event handlers. Errors: those of
+// Config.Validate, the configuration of a runner, an index, the target cluster.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -180,7 +181,8 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return c.pass.Run(ctx, p)
 }
 
-// look returns a pass with what this process knows of the machine, and the class, which is read where the cache does not have it.
+// look returns a pass with what this process knows of the machine, and the class, which is read
+// where the cache does not have it.
 func (c *Controller) look(ctx context.Context, m *v1alpha1.Machine) (*pass, error) {
 	ctx, span := telemetry.Step(ctx, telemetry.ObserveSpan)
 	defer span.End()
@@ -191,8 +193,8 @@ func (c *Controller) look(ctx context.Context, m *v1alpha1.Machine) (*pass, erro
 	return p, err
 }
 
-// decide returns the verdict on a pass. It removes the failure of the last driver call from the world: a later decision of the pass
-// must not count it again.
+// decide returns the verdict on a pass. It removes the failure of the last driver call from the
+// world: a later decision of the pass must not count it again.
 func decide(p *pass) lifecycle.Verdict {
 	verdict := lifecycle.Decide(p.world)
 	if verdict.Do == lifecycle.Rest {
@@ -202,8 +204,8 @@ func decide(p *pass) lifecycle.Verdict {
 	return verdict
 }
 
-// step carries out the action of a verdict. A wait greater than 0 means that it was not carried out: its write has to wait, or too
-// many calls of the driver are in flight.
+// step carries out the action of a verdict. A wait greater than 0 means that it was not carried
+// out: its write has to wait, or too many calls of the driver are in flight.
 func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdict) (wait time.Duration, err error) {
 	if wait := c.machines.delay(p, verdict); wait > 0 {
 		return wait, nil
@@ -245,8 +247,8 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
 }
 
-// unshown returns when to look again for a Node that the machine has joined as, and that the cache does not show: no event would report its
-// end. A pending machine looks again anyway.
+// unshown returns when to look again for a Node that the machine has joined as, and that the cache
+// does not show: no event would report its end. A pending machine looks again anyway.
 func unshown(p *pass) time.Duration {
 	m, node := p.world.Machine, p.world.Node
 	if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending || node.State != lifecycle.NodePresent || p.cluster.Nodes.Shows(node.Node) {
@@ -258,8 +260,8 @@ func unshown(p *pass) time.Duration {
 	return machinefacts.LateCache
 }
 
-// act carries out one action and records its result in the world. Errors of a cloud are part of that result. Errors: those of API
-// servers and of vms.call.
+// act carries out one action and records its result in the world. Errors of a cloud are part of
+// that result. Errors: those of API servers and of vms.call.
 func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	switch verdict.Do {
 	case lifecycle.Rest:
@@ -322,34 +324,40 @@ func (c *Controller) forget(m *v1alpha1.Machine) {
 	c.machines.writes.Forget(m.UID)
 }
 
-// forgetIfGone forgets a machine at the end of its pass if the cache does not show it any more: the pass may have remembered something
-// after the event that the machine is gone, and no later event would drop it.
+// forgetIfGone forgets a machine at the end of its pass if the cache does not show it any more: the
+// pass may have remembered something after the event that the machine is gone, and no later event
+// would drop it.
 func (c *Controller) forgetIfGone(m *v1alpha1.Machine) {
 	if !c.cfg.View.Machines.Shows(m) {
 		c.forget(m)
 	}
 }
 
-// ClassProblem returns what would keep the first machine of a MachineClass from getting a VM, as far as that is known without a request to
-// the cloud; "" if nothing would. It reports fields that the driver ignores on the class, as the first machine would. Errors: those of the API
-// server, all of the driver but that the class is wrong, the end of ctx or of the ownership; nothing is known of the class then.
+// ClassProblem returns what would keep the first machine of a MachineClass from getting a VM, as
+// far as that is known without a request to the cloud; "" if nothing would. It reports fields that
+// the driver ignores on the class, as the first machine would. Errors: those of the API server, all
+// of the driver but that the class is wrong, the end of ctx or of the ownership; nothing is known
+// of the class then.
 func (c *Controller) ClassProblem(ctx context.Context, key types.NamespacedName) (problem string, err error) {
 	return c.classes.problem(ctx, key)
 }
 
-// TryAccount looks for the VM of a Machine that does not exist, with a MachineClass as the API server has it now. answer is the error of
-// the driver, NotFound if the account works. err is why no call was sent: the class or its Secrets are missing, invalid, or could not be read.
+// TryAccount looks for the VM of a Machine that does not exist, with a MachineClass as the API
+// server has it now. answer is the error of the driver, NotFound if the account works. err is why
+// no call was sent: the class or its Secrets are missing, invalid, or could not be read.
 func (c *Controller) TryAccount(ctx context.Context, key types.NamespacedName) (answer, err error) {
 	return c.classes.try(ctx, key)
 }
 
-// FirstConfigChanged enqueues the machines that have no configuration to boot with: a MachineConfigPool has changed.
+// FirstConfigChanged enqueues the machines that have no configuration to boot with: a
+// MachineConfigPool has changed.
 func (c *Controller) FirstConfigChanged() { c.configs.changed() }
 
-// Collectors return the metrics of Machines. Those of the machines that exist are calculated at each scrape from the machines in this
-// replica's slots, so that one that was deleted, or moved to another replica, has none. While acts returns false this replica may have
-// lost its slots without a notice, and reports none of them. byMachine has the names of the metrics that have a series for each machine
-// and are emitted all the same.
+// Collectors return the metrics of Machines. Those of the machines that exist are calculated at
+// each scrape from the machines in this replica's slots, so that one that was deleted, or moved to
+// another replica, has none. While acts returns false this replica may have lost its slots without
+// a notice, and reports none of them. byMachine has the names of the metrics that have a series for
+// each machine and are emitted all the same.
 func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
 	return append(c.cloud.Collectors(c.metrics.providers), c.metrics.collectors(acts, byMachine)...)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// A machine that the cluster-autoscaler has named, and that stays, has its Node uncordoned: unless a user has cordoned it, which
-// only the API server knows, and no cache.
+// A machine that the cluster-autoscaler has named, and that stays, has its Node uncordoned: unless
+// a user has cordoned it, which only the API server knows, and no cache.
 func TestOnlyTheAutoscalersCordonIsRemoved(t *testing.T) {
 	for manager, want := range map[string]bool{"cluster-autoscaler": false, "kubectl": true} {
 		t.Run(manager, func(t *testing.T) {

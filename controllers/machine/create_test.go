@@ -45,8 +45,8 @@ func TestALifeFromEndToEnd(t *testing.T) {
 	})
 }
 
-// What a machine writes from its creation to its end, regardless of what it costs to hold its class and Secret, which others do not pay
-// again.
+// What a machine writes from its creation to its end, regardless of what it costs to hold its class
+// and Secret, which others do not pay again.
 func TestALifeTakesFewWrites(t *testing.T) {
 	onBench(t, func(b *bench) {
 		k := newKiller(b, func(int) moment { return never })

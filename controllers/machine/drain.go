@@ -47,7 +47,8 @@ func newDrains(cfg Config, memory *machineMemory, nodes *nodes, wake func(types.
 	return &drains{Drainer: d, settings: cfg.Limits.Drain, clock: cfg.Clock, memory: memory, nodes: nodes, wake: wake}, err
 }
 
-// forDeletion continues the drain of the Node of a machine that is being deleted. It drops the drains of that Node for other aims.
+// forDeletion continues the drain of the Node of a machine that is being deleted. It drops the
+// drains of that Node for other aims.
 func (s *drains) forDeletion(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	s.Drop(m.UID, drainer.ForPreservation)
@@ -108,8 +109,9 @@ func (s *drains) dropUnwanted(p *pass) {
 	}
 }
 
-// isAt reports whether the pass is still about this Node. The Node may be deleted while it is drained, and the Node of another VM may
-// then have its name: whether that one is drained, too, is a new decision.
+// isAt reports whether the pass is still about this Node. The Node may be deleted while it is
+// drained, and the Node of another VM may then have its name: whether that one is drained, too, is
+// a new decision.
 func isAt(p *pass, node *corev1.Node) bool {
 	return p.world.Node.State == lifecycle.NodePresent && p.world.Node.Node.UID == node.UID
 }
@@ -135,9 +137,10 @@ func (s *drains) continueDrain(ctx context.Context, p *pass, d *drainer.Drain, o
 	return d.Continue(ctx, task)
 }
 
-// setTerminating sets the condition NodeTerminating on the Node, with the reason for the deletion of its machine. Before that, in a step of
-// its own, it cordons the Node. It lists the pods for the drain of this pass; if the Node is empty, the same write removes our
-// finalizer. If the list fails, the condition is set all the same, and the drain reports the error if it persists.
+// setTerminating sets the condition NodeTerminating on the Node, with the reason for the deletion
+// of its machine. Before that, in a step of its own, it cordons the Node. It lists the pods for the
+// drain of this pass; if the Node is empty, the same write removes our finalizer. If the list
+// fails, the condition is set all the same, and the drain reports the error if it persists.
 func (s *drains) setTerminating(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
 	if !node.Spec.Unschedulable {
@@ -157,8 +160,9 @@ func (s *drains) setTerminating(ctx context.Context, p *pass) error {
 	patch := &nodesync.Patch{Body: map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}}, Status: true}
 	release := err == nil && drain.MayRelease(node, pods)
 	if release {
-		// Without resourceVersion: other controllers write the Node right after the cordon, and the patch would conflict. If a client
-		// deletes the Node between this write and the deletion of the VM, the Node is gone before its VM.
+		// Without resourceVersion: other controllers write the Node right after the cordon, and the patch
+		// would conflict. If a client deletes the Node between this write and the deletion of the VM, the
+		// Node is gone before its VM.
 		patch.Body["metadata"] = withoutFinalizer()
 	}
 	patched, err := s.nodes.patch(ctx, p, patch)
@@ -168,11 +172,13 @@ func (s *drains) setTerminating(ctx context.Context, p *pass) error {
 	return err
 }
 
-// patience is how long requests to an API server may fail before the machine's status reports the error.
+// patience is how long requests to an API server may fail before the machine's status reports the
+// error.
 const patience = 5 * time.Second
 
-// unanswered records an error of the target cluster as a fact about the drain of a machine that is being deleted: after patience, the
-// machine's status reports the error; after the time for the drain, the drain is given up. Errors: those that are not recorded.
+// unanswered records an error of the target cluster as a fact about the drain of a machine that is
+// being deleted: after patience, the machine's status reports the error; after the time for the
+// drain, the drain is given up. Errors: those that are not recorded.
 func (s *drains) unanswered(ctx context.Context, p *pass, err error) error {
 	m := p.world.Machine
 	if m.DeletionTimestamp == nil || p.world.Drain.State.Ended() {

@@ -24,7 +24,8 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// targetBench is a controller with nothing but a target cluster, and a pass over the machine of that UID.
+// targetBench is a controller with nothing but a target cluster, and a pass over the machine of
+// that UID.
 func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Controller, *pass) {
 	t.Helper()
 	wall := clocktesting.NewFakeClock(now)
@@ -40,7 +41,8 @@ func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Contr
 	return c, p
 }
 
-// drainBench is a controller with nothing but a target cluster, and a pass over a machine that was deleted just now.
+// drainBench is a controller with nothing but a target cluster, and a pass over a machine that was
+// deleted just now.
 func drainBench(t *testing.T, objects ...apiserver.Typed) (*Controller, *pass, *apiserver.Server) {
 	t.Helper()
 	cluster := apiserver.Recording(objects...)

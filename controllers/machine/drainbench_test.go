@@ -84,7 +84,8 @@ func (b *bench) podChanged(p *corev1.Pod, gone bool) {
 	}
 }
 
-// addBlockingBudget adds a budget that is misconfigured and blocks pods: it selects pods of the app "held".
+// addBlockingBudget adds a budget that is misconfigured and blocks pods: it selects pods of the app
+// "held".
 func (b *bench) addBlockingBudget() {
 	b.Helper()
 	apiserver.Add(b.target, &policyv1.PodDisruptionBudget{
@@ -197,7 +198,8 @@ func TestAnEmptyNodeIsDeletedAtOnce(t *testing.T) {
 	})
 }
 
-// Regardless of when a process ends, the next one continues: no pod is evicted twice, and the VM is deleted at the same time.
+// Regardless of when a process ends, the next one continues: no pod is evicted twice, and the VM is
+// deleted at the same time.
 func TestAnotherProcessContinuesTheDrain(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, grace - time.Second, grace} {
 		t.Run(after.String(), func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A Node of the machine's VM that has joined under another name than the one that the driver has returned is named in the machine's status. A
-// Node of another VM is not.
+// A Node of the machine's VM that has joined under another name than the one that the driver has
+// returned is named in the machine's status. A Node of another VM is not.
 func TestNodeThatJoinsUnderAnotherNameIsNamed(t *testing.T) {
 	for id, isNamed := range map[string]bool{"test:///i-1": true, "test:///i-2": false} {
 		onBench(t, func(b *bench) {

@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
-// The list follows the cordon, and precedes the mark, which releases an empty Node: so the drain needs no further request.
+// The list follows the cordon, and precedes the mark, which releases an empty Node: so the drain
+// needs no further request.
 func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 	c, p, cluster := drainBench(t, targettest.PodOn("m", "proxy", "DaemonSet"))
 	p.world.Node.Node.Finalizers = []string{v1alpha1.NodeFinalizerName}
@@ -116,7 +117,8 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 	}
 }
 
-// If pods cannot be listed, the drain reports it: the Node is marked all the same, and not released.
+// If pods cannot be listed, the drain reports it: the Node is marked all the same, and not
+// released.
 func TestNodeWhosePodsCannotBeListedIsTerminating(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	cluster.Refuse("list pods", forbidden("pods"))

@@ -8,13 +8,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
-// ending is what this process knows of a VM that the cloud is deleting. A process without that knowledge calls the driver once more.
+// ending is what this process knows of a VM that the cloud is deleting. A process without that
+// knowledge calls the driver once more.
 type ending struct {
 	since, asked time.Time
 	adopting     bool // the VM has no UID of a machine, and counts as this machine's
 }
 
-// observeEnding records in the world a VM that the cloud is deleting; otherwise each pass would call the driver for it.
+// observeEnding records in the world a VM that the cloud is deleting; otherwise each pass would
+// call the driver for it.
 func (v *vms) observeEnding(p *pass) {
 	if e := v.memory.of(p.world.Machine.UID).ending; !e.since.IsZero() {
 		p.world.VM = e.fact()

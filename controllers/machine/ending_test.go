@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// TestVMsThatEndSlowlyArePolled makes VMs stop for longer and longer. The delay that the fleet adds stays small, and so does the
-// number of its requests to the cloud.
+// TestVMsThatEndSlowlyArePolled makes VMs stop for longer and longer. The delay that the fleet adds
+// stays small, and so does the number of its requests to the cloud.
 func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 	for _, tc := range []struct {
 		stops, more time.Duration
@@ -48,7 +48,8 @@ func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 	}
 }
 
-// More passes for a machine cause no more requests to the cloud; and a process that takes over sends one at once.
+// More passes for a machine cause no more requests to the cloud; and a process that takes over
+// sends one at once.
 func TestEndingVMIsNotPolledByOtherPasses(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Stops = 10 * time.Hour

@@ -242,7 +242,8 @@ func (b *bench) touches() {
 	}
 }
 
-// TestEachEventIsEmittedOnce plays what leads to each Event of a Machine, and a hundred times more than once.
+// TestEachEventIsEmittedOnce plays what leads to each Event of a Machine, and a hundred times more
+// than once.
 func TestEachEventIsEmittedOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
 		if !slices.Contains(row.On, "Machine") || slices.Contains(reportedByOthers, row.Reason) {
@@ -263,7 +264,8 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 	}
 }
 
-// TestHundredFailuresOfThreeKindsAreReportedThreeTimes has the cloud fail in one way after the other.
+// TestHundredFailuresOfThreeKindsAreReportedThreeTimes has the cloud fail in one way after the
+// other.
 func TestHundredFailuresOfThreeKindsAreReportedThreeTimes(t *testing.T) {
 	onBench(t, func(b *bench) {
 		codes := []driver.Code{driver.Internal, driver.Unavailable, driver.DeadlineExceeded}

@@ -14,20 +14,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// evidenceTimeout bounds the call that asks for the VM of a unreachable Node: the pass has its machine fail, when its time is over, only after it.
+// evidenceTimeout bounds the call that asks for the VM of a unreachable Node: the pass has its
+// machine fail, when its time is over, only after it.
 const evidenceTimeout = 10 * time.Second
 
 // evidenceRetry is after what time the cloud may be asked again, when it has not answered.
 const evidenceRetry = time.Minute
 
-// evidence is what the cloud has reported of the VM of a machine, which was unhealthy since a time. The zero value means that the cloud was not asked.
+// evidence is what the cloud has reported of the VM of a machine, which was unhealthy since a time.
+// The zero value means that the cloud was not asked.
 type evidence struct {
 	since time.Time
 	text  string
 	again time.Time // when the cloud may be asked again; zero after an answer
 }
 
-// observeEvidence records what the cloud has reported since the machine is unhealthy, and whether it may be asked.
+// observeEvidence records what the cloud has reported since the machine is unhealthy, and whether
+// it may be asked.
 func (v *vms) observeEvidence(p *pass) {
 	m, now := p.world.Machine, v.own.Now()
 	was, since := v.memory.of(m.UID).evidence, m.Status.CurrentStatus.LastUpdateTime.Time
@@ -39,8 +42,9 @@ func (v *vms) observeEvidence(p *pass) {
 	p.world.Evidence.MayAsk = may && v.asked.Wait(m.Namespace, now) == 0
 }
 
-// ask asks the cloud for the VM of a machine whose Node is unreachable. A machine is as unhealthy without the answer: what prevents it, as an API
-// server that does not show the Secrets or a driver that panics, is no error of the pass. Errors: the end of ctx or of the ownership.
+// ask asks the cloud for the VM of a machine whose Node is unreachable. A machine is as unhealthy
+// without the answer: what prevents it, as an API server that does not show the Secrets or a driver
+// that panics, is no error of the pass. Errors: the end of ctx or of the ownership.
 func (v *vms) ask(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	p.world.Evidence.MayAsk = false

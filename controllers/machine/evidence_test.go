@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A machine whose Node is unreachable shows what the cloud reports of its VM, which it asks for once, or again if there was no answer. No answer changes when the machine fails.
+// A machine whose Node is unreachable shows what the cloud reports of its VM, which it asks for
+// once, or again if there was no answer. No answer changes when the machine fails.
 func TestEvidenceOfUnreachableNodeIsShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*bench)

@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// outage is how long a cloud fails in these tests, except for quota, which is retried every ten minutes only.
+// outage is how long a cloud fails in these tests, except for quota, which is retried every ten
+// minutes only.
 func outage(code driver.Code) time.Duration {
 	if code == driver.ResourceExhausted {
 		return 35 * time.Minute
@@ -23,7 +24,8 @@ func outage(code driver.Code) time.Duration {
 	return 10 * time.Minute
 }
 
-// attempts are the times, counted from the first, of the requests to a cloud that fails with a code in an outage.
+// attempts are the times, counted from the first, of the requests to a cloud that fails with a code
+// in an outage.
 func attempts(code driver.Code) []time.Duration {
 	if code == driver.ResourceExhausted {
 		return []time.Duration{0, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
@@ -67,8 +69,9 @@ func harmless(op driver.Op, code driver.Code) bool {
 // operations are the calls that the controller sends. It does not list VMs yet.
 var operations = []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpVolumeIDs}
 
-// TestCloudFails has each call fail in each way for a while, without effect and with it. There is one VM all the time or,
-// in the end, none; requests to the cloud become less frequent; the machine reports why, without a gap; and it continues soon after.
+// TestCloudFails has each call fail in each way for a while, without effect and with it. There is
+// one VM all the time or, in the end, none; requests to the cloud become less frequent; the machine
+// reports why, without a gap; and it continues soon after.
 func TestCloudFails(t *testing.T) {
 	codes := driver.Codes()
 	if testing.Short() {
@@ -98,8 +101,9 @@ func TestCloudFails(t *testing.T) {
 	}
 }
 
-// drainOutlasts has requests for names of volumes fail while a Node is drained. The pods are evicted all the same, the step that
-// waits for a name gets it soon after, and the VM is deleted when that volume is detached.
+// drainOutlasts has requests for names of volumes fail while a Node is drained. The pods are
+// evicted all the same, the step that waits for a name gets it soon after, and the VM is deleted
+// when that volume is detached.
 func (b *bench) drainOutlasts(fault fakecloud.Fault) {
 	b.Helper()
 	w := b.startsDrain(fault)
@@ -113,7 +117,8 @@ func (b *bench) drainOutlasts(fault fakecloud.Fault) {
 	w.works(longestStep(fault.Code))
 }
 
-// startsDrain drains a Node with a pod that has a volume and is blocked, while requests for names of volumes fail.
+// startsDrain drains a Node with a pod that has a volume and is blocked, while requests for names
+// of volumes fail.
 func (b *bench) startsDrain(fault fakecloud.Fault) *workload {
 	b.Helper()
 	b.create()
@@ -125,7 +130,8 @@ func (b *bench) startsDrain(fault fakecloud.Fault) *workload {
 	return w
 }
 
-// works makes the cloud return names again, and unblocks the pod. The workload checks that the VM stays until then.
+// works makes the cloud return names again, and unblocks the pod. The workload checks that the VM
+// stays until then.
 func (w *workload) works(soon time.Duration) {
 	w.Helper()
 	w.cloud.Work()
@@ -194,7 +200,8 @@ func (b *bench) outlasts(op driver.Op, fault fakecloud.Fault) {
 	}
 }
 
-// TestCloudThrottles has the cloud ask for more time than it would be given, until it would be given more.
+// TestCloudThrottles has the cloud ask for more time than it would be given, until it would be
+// given more.
 func TestCloudThrottles(t *testing.T) {
 	want := []time.Duration{0, 45 * time.Second, 90 * time.Second, 135 * time.Second, 180 * time.Second, 260 * time.Second, 420 * time.Second, 600 * time.Second}
 	for _, op := range operations {
@@ -215,8 +222,9 @@ func TestCloudThrottles(t *testing.T) {
 // volumeIDsTimeout is that of package drainer.
 const volumeIDsTimeout = 5 * time.Second
 
-// TestCloudHangs has calls never be answered, which take effect or not. The caller gives up after a minute, or much sooner
-// where a drain waits for it, and holds no worker meanwhile for longer than one call takes.
+// TestCloudHangs has calls never be answered, which take effect or not. The caller gives up after a
+// minute, or much sooner where a drain waits for it, and holds no worker meanwhile for longer than
+// one call takes.
 func TestCloudHangs(t *testing.T) {
 	for _, op := range operations {
 		gives := cloud.Timeout
@@ -290,7 +298,8 @@ func (b *bench) recovers(op driver.Op, w *workload, soon time.Duration) {
 	}
 }
 
-// TestNoVMIsForgotten has a machine be deleted of whose VM only the cloud knows, while it does not answer to that.
+// TestNoVMIsForgotten has a machine be deleted of whose VM only the cloud knows, while it does not
+// answer to that.
 func TestNoVMIsForgotten(t *testing.T) {
 	for _, code := range driver.Codes() {
 		if code == driver.OK || code == driver.OutOfRange || harmless(driver.OpStatus, code) { // OutOfRange shows that there are VMs
@@ -322,7 +331,8 @@ func TestNoVMIsForgotten(t *testing.T) {
 	}
 }
 
-// TestTheWaitSurvivesAHandOver has process after process go on with one machine that the cloud has no room for.
+// TestTheWaitSurvivesAHandOver has process after process go on with one machine that the cloud has
+// no room for.
 func TestTheWaitSurvivesAHandOver(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted}, driver.OpCreate)
@@ -345,7 +355,8 @@ func TestTheWaitSurvivesAHandOver(t *testing.T) {
 	})
 }
 
-// TestAnotherClassIsTriedAtOnce corrects a refused class, while a process runs, while none does, and while the watch of a process is away.
+// TestAnotherClassIsTriedAtOnce corrects a refused class, while a process runs, while none does,
+// and while the watch of a process is away.
 func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 	mend := func(b *bench) { b.patchClass(`{"providerSpec":{"mended":true}}`) }
 	for name, correct := range map[string]func(b *bench){

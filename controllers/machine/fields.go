@@ -18,8 +18,9 @@ import (
 // fieldsTimeout bounds the question, for which a driver sends no request.
 const fieldsTimeout = 5 * time.Second
 
-// checkFields asks the driver which fields of the class it ignores, and reports them on the class. An error of the driver, which sends no
-// request for that, is a Failure. Errors: those of the API server, the end of ctx or of the ownership.
+// checkFields asks the driver which fields of the class it ignores, and reports them on the class.
+// An error of the driver, which sends no request for that, is a Failure. Errors: those of the API
+// server, the end of ctx or of the ownership.
 func (c *classes) checkFields(ctx context.Context, p *pass) error {
 	call, cancel := context.WithTimeout(ctx, fieldsTimeout)
 	defer cancel()
@@ -43,8 +44,8 @@ func (c *classes) checkFields(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// reportFields writes what is known of the fields on the class, with an Event, if the class does not have it. One pass at a time does so,
-// see addFinalizers.
+// reportFields writes what is known of the fields on the class, with an Event, if the class does
+// not have it. One pass at a time does so, see addFinalizers.
 func (c *classes) reportFields(ctx context.Context, p *pass, fact lifecycle.FieldsFact) error {
 	note, event := lifecycle.FieldsNote(p.world.Class.Class, fact)
 	if p.world.Class.Class.Annotations[v1alpha1.AnnotationUnknownFields] == note {

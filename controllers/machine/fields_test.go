@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// unknownFields returns what the class records about the fields that its driver ignores, and how many Events there are about it.
+// unknownFields returns what the class records about the fields that its driver ignores, and how
+// many Events there are about it.
 func (b *bench) unknownFields() (note string, events int) {
 	row, _ := v1alpha1.FindEventReason(v1alpha1.EventUnknownFields)
 	return apiserver.Read[v1alpha1.MachineClass](b.server, "machineclasses", "n", "c").Annotations[v1alpha1.AnnotationUnknownFields], b.reported.Count(row)

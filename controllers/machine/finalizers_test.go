@@ -30,7 +30,8 @@ func (b *bench) begins(m *v1alpha1.Machine) *pass {
 	return p
 }
 
-// holds has a pass add the finalizers, which takes one action for the class and one for its Secrets.
+// holds has a pass add the finalizers, which takes one action for the class and one for its
+// Secrets.
 func (b *bench) holds(p *pass) {
 	b.Helper()
 	for actions := 0; actions < 2 && !p.world.Class.HasFinalizers; actions++ {
@@ -58,8 +59,8 @@ func TestAClassIsHeldWithItsSecrets(t *testing.T) {
 	}
 }
 
-// Finalizers are added to a class once, by whichever replica, and to its Secrets after that. What the cache shows, or this process has
-// written, is not requested.
+// Finalizers are added to a class once, by whichever replica, and to its Secrets after that. What
+// the cache shows, or this process has written, is not requested.
 func TestFinalizersAreAddedOnce(t *testing.T) {
 	hides := func(b *bench) { b.server.ShowIn(objectcache.NewView()) } // no other change from the process
 	for name, tc := range map[string]struct {

@@ -22,7 +22,8 @@ type firstConfigs struct {
 	awaiting map[types.NamespacedName]bool // machines without one; one that is gone is enqueued once more, and forgotten
 }
 
-// noMachineConfiguration is the problem of user data with a placeholder that this fleet does not replace.
+// noMachineConfiguration is the problem of user data with a placeholder that this fleet does not
+// replace.
 const noMachineConfiguration = "this fleet runs without --machine-configuration; set it, or remove the placeholder"
 
 // read looks for the configuration that the machine boots with.
@@ -44,7 +45,8 @@ func (f *firstConfigs) read(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// changed enqueues the machines that have no configuration to boot with: a MachineConfigPool has changed.
+// changed enqueues the machines that have no configuration to boot with: a MachineConfigPool has
+// changed.
 func (f *firstConfigs) changed() {
 	for key := range f.take() {
 		f.wake(key)

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// withFirstConfig has another process run, with a source of configurations, and the class' user data name the configuration.
+// withFirstConfig has another process run, with a source of configurations, and the class' user
+// data name the configuration.
 func (b *bench) withFirstConfig(placeholder bool, source func(context.Context, *v1alpha1.Machine) (map[string]string, string, error)) {
 	b.Helper()
 	b.end()
@@ -34,7 +35,8 @@ func TestFirstConfigIsNotReadWithoutItsPlaceholder(t *testing.T) {
 	})
 }
 
-// A machine without a configuration says why, asks nothing of the cloud, and continues at once when a pool has changed.
+// A machine without a configuration says why, asks nothing of the cloud, and continues at once when
+// a pool has changed.
 func TestFirstConfigIsAwaited(t *testing.T) {
 	onBench(t, func(b *bench) {
 		problem, looks := "no MachineConfigPool refers to it", 0

@@ -40,7 +40,8 @@ func (b *bench) foreign() *corev1.Secret {
 	return apiserver.Read[corev1.Secret](b.server, "secrets", "victim", "admin")
 }
 
-// touched lists the requests for Secrets of other namespaces, in addition to those for metadata, and counts those for metadata.
+// touched lists the requests for Secrets of other namespaces, in addition to those for metadata,
+// and counts those for metadata.
 func (b *bench) touched() (data []string, metadata int) {
 	for _, r := range b.server.Requests() {
 		switch {
@@ -55,8 +56,9 @@ func (b *bench) touched() (data []string, metadata int) {
 	return data, metadata
 }
 
-// A client that may write MachineClasses in one namespace learns nothing of the Secrets of other namespaces, neither by what is
-// reported nor by how soon, and the fleet reads and writes none of them.
+// A client that may write MachineClasses in one namespace learns nothing of the Secrets of other
+// namespaces, neither by what is reported nor by how soon, and the fleet reads and writes none of
+// them.
 func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 	type answer struct {
 		phase       v1alpha1.MachinePhase
@@ -141,7 +143,8 @@ func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 	})
 }
 
-// What is no name of a Secret is one that is missing, and becomes part of no request: clients of metadata join it with the path.
+// What is no name of a Secret is one that is missing, and becomes part of no request: clients of
+// metadata join it with the path.
 func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 	for _, tc := range []struct {
 		namespace, name string

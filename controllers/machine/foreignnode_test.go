@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// The Node of another VM has the machine's name, so that its VM cannot join. The machine reports that and leaves the Node alone. It
-// continues when a user deletes the Node.
+// The Node of another VM has the machine's name, so that its VM cannot join. The machine reports
+// that and leaves the Node alone. It continues when a user deletes the Node.
 func TestNodeOfAnotherVMHasTheName(t *testing.T) {
 	for name, then := range map[string]func(b *bench, vm *fakecloud.Resource){
 		"the Node is deleted": func(b *bench, vm *fakecloud.Resource) {

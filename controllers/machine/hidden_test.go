@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A driver that cannot look for VMs proves nothing about a Node that joins. The process that has created the VM knows of which
-// machine it is; what another one can go by is the machine's name on the Node, from its kubelet.
+// A driver that cannot look for VMs proves nothing about a Node that joins. The process that has
+// created the VM knows of which machine it is; what another one can go by is the machine's name on
+// the Node, from its kubelet.
 func TestANodeOfADriverThatCannotLook(t *testing.T) {
 	for name, tc := range map[string]struct{ takenOver, named, isClaimed bool }{
 		"joins at the process that has created the VM":     {isClaimed: true},

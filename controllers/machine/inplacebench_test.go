@@ -90,7 +90,8 @@ func TestANodeIsUpdatedInPlace(t *testing.T) {
 	})
 }
 
-// The template for which the Node would have been updated is taken back: neither Node nor Machine shows that any more.
+// The template for which the Node would have been updated is taken back: neither Node nor Machine
+// shows that any more.
 func TestANodeThatIsNoCandidateAnyMoreLosesTheCondition(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
@@ -127,7 +128,8 @@ func (b *bench) isBack() {
 	}
 }
 
-// A machine that is in a set which its machines leave keeps what the controllers of MachineDeployments move it by.
+// A machine that is in a set which its machines leave keeps what the controllers of
+// MachineDeployments move it by.
 func TestTheResultStaysUntilTheMachineHasLeftItsOldSet(t *testing.T) {
 	onBench(t, func(b *bench) {
 		sets := b.server.Machines().MachineSets("n")
@@ -259,7 +261,8 @@ func TestAnUpdateThatSucceedsLateCounts(t *testing.T) {
 	})
 }
 
-// A user corrects what has kept the agent from it, and removes the result from the Node, also where the agent has not reported it.
+// A user corrects what has kept the agent from it, and removes the result from the Node, also where
+// the agent has not reported it.
 func TestAnUpdateThatHasFailedIsTriedAgain(t *testing.T) {
 	for name, fails := range map[string]func(b *bench){
 		"the agent reports it": func(b *bench) {

@@ -136,8 +136,9 @@ var everyCall = []string{
 	"patch machines", "patch machines/status", "patch nodes", "patch nodes/status", "patch poddisruptionbudgets/status", "update secrets",
 }
 
-// TestKilledAtEveryCall runs each life many times, and kills the process at each write and at each call of
-// the cloud, one after the other, before it arrives and after it took effect. The next process always reaches the same end.
+// TestKilledAtEveryCall runs each life many times, and kills the process at each write and at each
+// call of the cloud, one after the other, before it arrives and after it took effect. The next
+// process always reaches the same end.
 func TestKilledAtEveryCall(t *testing.T) {
 	seen, lived, stride := map[string]bool{}, 0, 1
 	if testing.Short() {
@@ -173,7 +174,8 @@ func TestKilledAtEveryCall(t *testing.T) {
 	}
 }
 
-// TestKilledOften kills process after process in the same life, at calls that are drawn from a seed.
+// TestKilledOften kills process after process in the same life, at calls that are drawn from a
+// seed.
 func TestKilledOften(t *testing.T) {
 	for seed := range uint64(worlds.Some(20)) {
 		for _, l := range lives {
@@ -187,8 +189,8 @@ func TestKilledOften(t *testing.T) {
 	}
 }
 
-// live runs a life in which processes die at the given calls. It returns the calls that they have sent, and
-// whether one was killed.
+// live runs a life in which processes die at the given calls. It returns the calls that they have
+// sent, and whether one was killed.
 func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls []string, killed bool) {
 	t.Helper()
 	onBench(t, func(b *bench) {

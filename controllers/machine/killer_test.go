@@ -30,8 +30,8 @@ const absence = 2 * time.Second
 // errDead is what a dead process gets.
 var errDead = apierrors.NewResourceExpired("the process is dead")
 
-// killer ends processes at their writes and at their calls of the cloud. No request of a dead process arrives, and
-// it learns nothing more.
+// killer ends processes at their writes and at their calls of the cloud. No request of a dead
+// process arrives, and it learns nothing more.
 type killer struct {
 	*bench
 

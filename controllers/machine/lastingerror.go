@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// reportPause is the time between two reports of errors in the status of a machine. Each report is a write, which enqueues the machine
-// at once: without a pause, errors whose texts differ each time would cause passes without end.
+// reportPause is the time between two reports of errors in the status of a machine. Each report is
+// a write, which enqueues the machine at once: without a pause, errors whose texts differ each time
+// would cause passes without end.
 const reportPause = time.Minute
 
 // lastingError is for how long errors of API servers have kept a machine from its next step.
@@ -22,8 +23,8 @@ type lastingError struct {
 	reported time.Time // last; zero for not yet
 }
 
-// reportError returns an error of an API server, so that the pass ends with it and is retried. If errors have lasted for patience, it
-// reports the error in the machine's status first.
+// reportError returns an error of an API server, so that the pass ends with it and is retried. If
+// errors have lasted for patience, it reports the error in the machine's status first.
 func (w *writer) reportError(ctx context.Context, p *pass, err error) error {
 	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err) {
 		return err

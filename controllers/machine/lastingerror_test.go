@@ -33,7 +33,8 @@ func (b *bench) runs() {
 	b.becomes(v1alpha1.MachineRunning, time.Minute)
 }
 
-// TestRefusedWritesAreReported has an API server refuse each of a machine's steps, a hundred times, and then none.
+// TestRefusedWritesAreReported has an API server refuse each of a machine's steps, a hundred times,
+// and then none.
 func TestRefusedWritesAreReported(t *testing.T) {
 	const create, deletion, update = v1alpha1.MachineOperationCreate, v1alpha1.MachineOperationDelete, v1alpha1.MachineOperationUpdate
 	for name, tc := range map[string]struct {
@@ -147,7 +148,8 @@ func refusesInTurns(cluster *apiserver.Server, requests string, all ...error) {
 	})
 }
 
-// A failing API server answers in several ways. Each is reported once, also by processes that take over.
+// A failing API server answers in several ways. Each is reported once, also by processes that take
+// over.
 func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(b *bench)
@@ -191,7 +193,8 @@ func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 	}
 }
 
-// The autoscaler reads that there is no quota. A machine that waits for quota reports that until its next attempt.
+// The autoscaler reads that there is no quota. A machine that waits for quota reports that until
+// its next attempt.
 func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.limits.ResourceExhaustedRetry = time.Hour
@@ -223,8 +226,8 @@ func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 	})
 }
 
-// What an API server says may differ each time, as by the port of a connection. A text that is written brings the machine
-// back, and that must not have it tried at once.
+// What an API server says may differ each time, as by the port of a connection. A text that is
+// written brings the machine back, and that must not have it tried at once.
 func TestChangingErrorTextsAreWrittenOnceAMinute(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.target.Fault(func(r apiserver.Request) error {

@@ -15,13 +15,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// mostPlaces is how many places of a MachineDeployment have series: a client that may change its template can name any number of them.
+// mostPlaces is how many places of a MachineDeployment have series: a client that may change its
+// template can name any number of them.
 const mostPlaces = 16
 
 // place is where machines of a MachineDeployment are created.
 type place struct{ instanceType, zone string }
 
-// figures are those of the last machine of a MachineDeployment in a place. Fields that are not known are 0.
+// figures are those of the last machine of a MachineDeployment in a place. Fields that are not
+// known are 0.
 type figures struct {
 	create, initialize, join, delete time.Duration
 	failedJoins                      int
@@ -33,8 +35,9 @@ type deploymentFigures struct {
 	places map[place]figures
 }
 
-// lastMachines has the durations of the last machine of each MachineDeployment, and counts those that did not join, as Machine
-// Controller Manager reports them. What is known of a MachineDeployment is dropped when this process does not see it any more.
+// lastMachines has the durations of the last machine of each MachineDeployment, and counts those
+// that did not join, as Machine Controller Manager reports them. What is known of a
+// MachineDeployment is dropped when this process does not see it any more.
 type lastMachines struct {
 	view *objectcache.View
 
@@ -59,7 +62,8 @@ func (l *lastMachines) forget(deployment types.UID) {
 	delete(l.known, deployment)
 }
 
-// note records what a write of a machine has ended. A machine without a MachineDeployment in the view has no figures.
+// note records what a write of a machine has ended. A machine without a MachineDeployment in the
+// view has no figures.
 func (l *lastMachines) note(m *v1alpha1.Machine, class *v1alpha1.MachineClass, t timing, ended []lifecycle.Took, cause lifecycle.Cause) {
 	root, _ := ownerref.RootOf(l.view, m)
 	deployment, ok := root.(*v1alpha1.MachineDeployment)

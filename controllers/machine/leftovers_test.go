@@ -8,8 +8,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A create that fails part-way can leave network interfaces and disks, and only DeleteMachine removes them: it is called although
-// there is no VM, and once, whichever process sees to the machine.
+// A create that fails part-way can leave network interfaces and disks, and only DeleteMachine
+// removes them: it is called although there is no VM, and once, whichever process sees to the
+// machine.
 func TestLeftoversOfAFailedCreateAreRemoved(t *testing.T) {
 	for name, between := range map[string]func(b *bench){
 		"same process":    func(*bench) {},

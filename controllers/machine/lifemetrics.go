@@ -16,10 +16,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// other is the label of what is not one of the expected values. Any client may write any provider and any phase.
+// other is the label of what is not one of the expected values. Any client may write any provider
+// and any phase.
 const other = "other"
 
-// lifeMetrics has the durations of steps in the lives of machines, and counts those that have failed.
+// lifeMetrics has the durations of steps in the lives of machines, and counts those that have
+// failed.
 type lifeMetrics struct {
 	providers   []string // with a driver
 	phases      []string // labels
@@ -32,8 +34,8 @@ type lifeMetrics struct {
 	memory      *machineMemory
 }
 
-// newLifeMetrics returns the metrics, with a series for each step and each cause: the rate of one that appears later would miss its first
-// value.
+// newLifeMetrics returns the metrics, with a series for each step and each cause: the rate of one
+// that appears later would miss its first value.
 func newLifeMetrics(cfg Config, memory *machineMemory) *lifeMetrics {
 	providers := cfg.Drivers.Providers()
 	l := &lifeMetrics{
@@ -88,7 +90,8 @@ func tracedStage(m *v1alpha1.Machine, stage lifecycle.Stage, since time.Time) te
 	return is
 }
 
-// written observes the steps that ended with a write of a machine. before and measured are what was known before the write.
+// written observes the steps that ended with a write of a machine. before and measured are what was
+// known before the write.
 func (l *lifeMetrics) written(ctx context.Context, p *pass, before *v1alpha1.Machine, measured timing, events []lifecycle.Event) {
 	after, now := p.world.Machine, l.clock.Now()
 	if why, began := lifecycle.DeletionBegan(before, after); began {
@@ -118,7 +121,8 @@ func (l *lifeMetrics) written(ctx context.Context, p *pass, before *v1alpha1.Mac
 	l.last.note(before, class, measured, steps, cause)
 }
 
-// with returns the steps that this process has measured, and that ended before those. A machine that had no VM has none of its deletion.
+// with returns the steps that this process has measured, and that ended before those. A machine
+// that had no VM has none of its deletion.
 func (t timing) with(ended []lifecycle.Took, hadVM bool) (measured []lifecycle.Took) {
 	for _, took := range ended {
 		switch {

@@ -82,8 +82,8 @@ func labelOf(m *dto.Metric, name string) string {
 	return ""
 }
 
-// expect compares what was observed, each step once, with durations that may be 2 s longer: times on objects are whole seconds, and the end
-// of a VM is looked for at intervals.
+// expect compares what was observed, each step once, with durations that may be 2 s longer: times
+// on objects are whole seconds, and the end of a VM is looked for at intervals.
 func expect(t *testing.T, got map[lifecycle.Step]observed, want map[lifecycle.Step]time.Duration) {
 	t.Helper()
 	for _, step := range lifecycle.Steps() {
@@ -127,8 +127,8 @@ func TestStepsOneProcessEachObservedOnce(t *testing.T) {
 	})
 }
 
-// Regardless of which process sends the write that ends a step, its duration is counted from the times on the machine. The time of the deletion of the
-// VM is known to one process only.
+// Regardless of which process sends the write that ends a step, its duration is counted from the
+// times on the machine. The time of the deletion of the VM is known to one process only.
 func TestStepsAnotherProcessInEachStepEachObservedOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var processes []*Controller
@@ -180,7 +180,8 @@ func TestStepsNothingToDoNotObserved(t *testing.T) {
 	})
 }
 
-// The series of a namespace exist before its first deletion, whose increase would be missed otherwise. A rollout creates for what it deletes.
+// The series of a namespace exist before its first deletion, whose increase would be missed
+// otherwise. A rollout creates for what it deletes.
 func TestNamespaceMetricsDeletionsBesidesRollouts(t *testing.T) {
 	for rule, counted := range map[receipt.Rule]float64{receipt.ScaledDown: 1, receipt.RolledOut: 0} {
 		onBench(t, func(b *bench) {

@@ -14,8 +14,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// loses has the process die at its write of machines with that number, counted from now: neither that nor anything after it
-// arrives. Another process continues at once. It reports whether there were so many writes in the time.
+// loses has the process die at its write of machines with that number, counted from now: neither
+// that nor anything after it arrives. Another process continues at once. It reports whether there
+// were so many writes in the time.
 func (b *bench) loses(write int, within time.Duration) bool {
 	b.Helper()
 	var left atomic.Int64
@@ -41,8 +42,8 @@ func (b *bench) loses(write int, within time.Duration) bool {
 	return false
 }
 
-// TestFailureIsReportedByAnyReplica has a cloud fail, and the process die at each of its writes: the next one says what has
-// failed, with an Event, before it sends another request to the cloud.
+// TestFailureIsReportedByAnyReplica has a cloud fail, and the process die at each of its writes:
+// the next one says what has failed, with an Event, before it sends another request to the cloud.
 func TestFailureIsReportedByAnyReplica(t *testing.T) {
 	for _, tc := range []struct {
 		op       driver.Op

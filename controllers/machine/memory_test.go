@@ -68,8 +68,8 @@ func TestMemoryAfterAMachineIsGoneIsEmpty(t *testing.T) {
 	})
 }
 
-// TestMemoryOfAMachineThatGoesDuringItsPassIsEmpty: what a pass remembers after the event that the machine is gone is forgotten when
-// the pass ends, for there is no event after that.
+// TestMemoryOfAMachineThatGoesDuringItsPassIsEmpty: what a pass remembers after the event that the
+// machine is gone is forgotten when the pass ends, for there is no event after that.
 func TestMemoryOfAMachineThatGoesDuringItsPassIsEmpty(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Way = func(_ context.Context, call fakecloud.Call, send func() error) error {

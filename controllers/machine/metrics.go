@@ -12,10 +12,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// collectors return the metrics of Machines. Those of the machines that exist are calculated at each scrape from the machines in this
-// replica's slots, so that one that was deleted, or moved to another replica, has none. While acts returns false this replica may have
-// lost its slots without a notice, and reports none of them. byMachine has the names of the metrics that have a series for each machine
-// and are emitted all the same.
+// collectors return the metrics of Machines. Those of the machines that exist are calculated at
+// each scrape from the machines in this replica's slots, so that one that was deleted, or moved to
+// another replica, has none. While acts returns false this replica may have lost its slots without
+// a notice, and reports none of them. byMachine has the names of the metrics that have a series for
+// each machine and are emitted all the same.
 func (l *lifeMetrics) collectors(acts func() bool, byMachine []string) []prometheus.Collector {
 	return []prometheus.Collector{
 		l.steps, l.failures, l.byNamespace.steps, l.byNamespace.deletions,
@@ -96,7 +97,8 @@ func (l *lifeMetrics) groupOf(m *v1alpha1.Machine) group {
 	return of
 }
 
-// reportGroups reports a number of each group, also of those without machines: a series that appears and vanishes has no rate.
+// reportGroups reports a number of each group, also of those without machines: a series that
+// appears and vanishes has no rate.
 func (l *lifeMetrics) reportGroups(all []*v1alpha1.Machine, report telemetry.Measure, add func(sum float64, m *v1alpha1.Machine) float64) {
 	sums := map[group]float64{}
 	for _, m := range all {
@@ -121,7 +123,8 @@ func (l *lifeMetrics) reportOldest(all []*v1alpha1.Machine, report telemetry.Mea
 	})
 }
 
-// phaseSince returns when a machine has entered its phase: never before its creation, regardless of what a client has written.
+// phaseSince returns when a machine has entered its phase: never before its creation, regardless of
+// what a client has written.
 func phaseSince(m *v1alpha1.Machine) time.Time {
 	if since := m.Status.CurrentStatus.LastUpdateTime.Time; since.After(m.CreationTimestamp.Time) {
 		return since

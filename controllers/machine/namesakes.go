@@ -15,12 +15,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// listsBeforeCensus is how many lists for single names may be sent within censusKept before the names of all Machines are listed at once.
-// For a list of one name the API server goes through all Machines, too: 10,000 such lists, after a take-over from Machine Controller
-// Manager, kept it busy for minutes.
+// listsBeforeCensus is how many lists for single names may be sent within censusKept before the
+// names of all Machines are listed at once. For a list of one name the API server goes through all
+// Machines, too: 10,000 such lists, after a take-over from Machine Controller Manager, kept it busy
+// for minutes.
 const listsBeforeCensus = 20
 
-// censusKept is for how long a census is used. Machines that it does not show can have an older creation only after a restore of etcd.
+// censusKept is for how long a census is used. Machines that it does not show can have an older
+// creation only after a restore of etcd.
 const censusKept = 30 * time.Second
 
 // census is what a list of all Machines has shown of their names.
@@ -30,8 +32,9 @@ type census struct {
 	shared map[uint64]struct{} // hashes of the names that several Machines have
 }
 
-// isUnique reports whether no other Machine with the name of m exists that is not younger. It is false while that is not known. Neither the
-// name nor the creation of a Machine changes, and those that have been created since the census are not older than its youngest one.
+// isUnique reports whether no other Machine with the name of m exists that is not younger. It is
+// false while that is not known. Neither the name nor the creation of a Machine changes, and those
+// that have been created since the census are not older than its youngest one.
 func (c *census) isUnique(m metav1.Object, now time.Time) bool {
 	if c == nil || now.Sub(c.begun) >= censusKept {
 		return false
@@ -41,8 +44,8 @@ func (c *census) isUnique(m metav1.Object, now time.Time) bool {
 	return created.Before(&c.newest) && !isShared
 }
 
-// namesakes finds Machines of the same name in all namespaces that are served, from the API server. Create it with newNamesakes; it is safe for
-// concurrent use.
+// namesakes finds Machines of the same name in all namespaces that are served, from the API server.
+// Create it with newNamesakes; it is safe for concurrent use.
 type namesakes struct {
 	machines metadata.ResourceInterface
 	clock    clock.PassiveClock
@@ -58,7 +61,8 @@ func newNamesakes(machines metadata.ResourceInterface, clk clock.PassiveClock) *
 	return &namesakes{machines: machines, clock: clk, taking: make(chan struct{}, 1)}
 }
 
-// of returns the Machines with the name of m that may not be younger, and labels that include which; m may be one of them.
+// of returns the Machines with the name of m that may not be younger, and labels that include
+// which; m may be one of them.
 func (n *namesakes) of(ctx context.Context, m metav1.Object, which labels.Set) ([]*metav1.PartialObjectMetadata, error) {
 	unique, err := n.isUnique(ctx, m)
 	if err != nil || unique {
@@ -77,7 +81,8 @@ func (n *namesakes) of(ctx context.Context, m metav1.Object, which labels.Set) (
 	return found, nil
 }
 
-// isUnique reports whether the census shows that m has its name alone, and takes one when that is due.
+// isUnique reports whether the census shows that m has its name alone, and takes one when that is
+// due.
 func (n *namesakes) isUnique(ctx context.Context, m metav1.Object) (bool, error) {
 	if unique, due := n.known(m); !due {
 		return unique, nil
@@ -112,8 +117,8 @@ func (n *namesakes) isUnique(ctx context.Context, m metav1.Object) (bool, error)
 	return taken.isUnique(m, taken.begun), nil
 }
 
-// known reports whether the latest census shows that m has its name alone, and otherwise whether the next one is due. If it is not, a list
-// for the name of m is counted.
+// known reports whether the latest census shows that m has its name alone, and otherwise whether
+// the next one is due. If it is not, a list for the name of m is counted.
 func (n *namesakes) known(m metav1.Object) (unique, due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -143,7 +143,8 @@ func TestNamesOfManyMachinesAreListedAtOnce(t *testing.T) {
 	})
 }
 
-// Passes that need a census at the same time take one, and a machine that shares its name is then looked for by itself.
+// Passes that need a census at the same time take one, and a machine that shares its name is then
+// looked for by itself.
 func TestPassesShareACensus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &metadataServer{hang: make(chan struct{})}

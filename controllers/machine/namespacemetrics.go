@@ -11,10 +11,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// mostNamespaces is how many namespaces have their own series in a replica; the rest share those of telemetry.OtherName.
+// mostNamespaces is how many namespaces have their own series in a replica; the rest share those of
+// telemetry.OtherName.
 const mostNamespaces = 256
 
-// namespaceMetrics are metrics by the namespace of machines, in the label machine_namespace: Prometheus has the one of the replica in namespace.
+// namespaceMetrics are metrics by the namespace of machines, in the label machine_namespace:
+// Prometheus has the one of the replica in namespace.
 type namespaceMetrics struct {
 	names     *telemetry.Names
 	steps     *prometheus.HistogramVec
@@ -36,7 +38,8 @@ func newNamespaceMetrics() *namespaceMetrics {
 	}
 }
 
-// found creates the series of a namespace in which a machine was found: the increase of one that appears with the first deletion would miss it.
+// found creates the series of a namespace in which a machine was found: the increase of one that
+// appears with the first deletion would miss it.
 func (m *namespaceMetrics) found(namespace string) {
 	name := m.names.Name(namespace)
 	m.deletions.WithLabelValues(name)
@@ -45,7 +48,8 @@ func (m *namespaceMetrics) found(namespace string) {
 	}
 }
 
-// namespaceSteps are the steps that are measured by namespace: those whose duration shows a pool that does not work.
+// namespaceSteps are the steps that are measured by namespace: those whose duration shows a pool
+// that does not work.
 func namespaceSteps() []lifecycle.Step {
 	return []lifecycle.Step{lifecycle.StepJoin, lifecycle.StepDelete}
 }
@@ -59,7 +63,8 @@ func (m *namespaceMetrics) ended(ctx context.Context, namespace string, steps []
 	}
 }
 
-// deletionBegan counts the deletion of a machine in a namespace. A rollout creates a machine for each one that it deletes.
+// deletionBegan counts the deletion of a machine in a namespace. A rollout creates a machine for
+// each one that it deletes.
 func (m *namespaceMetrics) deletionBegan(namespace string, why receipt.Rule) {
 	if why != receipt.RolledOut {
 		m.deletions.WithLabelValues(m.names.Name(namespace)).Inc()

@@ -67,9 +67,10 @@ func (n *nodes) find(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// delete removes our finalizer from the Node and deletes the Node. It removes the finalizer whether or not the cache shows it,
-// unless that was done when the Node got its condition: a cache that does not show it yet does not prove its absence, and a Node that is
-// deleted with it would remain permanently.
+// delete removes our finalizer from the Node and deletes the Node. It removes the finalizer whether
+// or not the cache shows it, unless that was done when the Node got its condition: a cache that
+// does not show it yet does not prove its absence, and a Node that is deleted with it would remain
+// permanently.
 func (n *nodes) delete(ctx context.Context, p *pass, why receipt.Reason) error {
 	node := p.world.Node.Node
 	if node.UID == "" || n.memory.of(p.world.Machine.UID).released != node.UID {
@@ -91,7 +92,8 @@ func (n *nodes) delete(ctx context.Context, p *pass, why receipt.Reason) error {
 	return nil
 }
 
-// withoutFinalizer returns the metadata of a patch that removes our finalizer from a Node, if it is there.
+// withoutFinalizer returns the metadata of a patch that removes our finalizer from a Node, if it is
+// there.
 func withoutFinalizer() map[string]any {
 	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}}
 }
@@ -107,7 +109,8 @@ func deletionOfNode(p *pass, node *corev1.Node, why receipt.Reason) deletion.Del
 	}
 }
 
-// findByMachine looks for the Node of a machine for which no Node name is known, by the label on the Node that names its machine.
+// findByMachine looks for the Node of a machine for which no Node name is known, by the label on
+// the Node that names its machine.
 func (n *nodes) findByMachine(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	found := lifecycle.NodeFact{State: lifecycle.NodeAbsent}

@@ -20,7 +20,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A cache that is late shows the Node without our finalizer. Deleting it then would leave it permanently.
+// A cache that is late shows the Node without our finalizer. Deleting it then would leave it
+// permanently.
 func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", Finalizers: []string{v1alpha1.NodeFinalizerName, "other/one"}}}
 	cluster := apiserver.Recording(node)
@@ -43,7 +44,8 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	}
 }
 
-// The replica that has claimed a Node need not wait until the cache, which follows labelled Nodes only, shows it.
+// The replica that has claimed a Node need not wait until the cache, which follows labelled Nodes
+// only, shows it.
 func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}}
 	cluster := apiserver.Recording(node)
@@ -81,7 +83,8 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	expect("shown by the cache", lifecycle.NodePresent)
 }
 
-// The watch of Nodes is interrupted while a Node joins, is claimed and healthy, and is deleted: no event reports its end.
+// The watch of Nodes is interrupted while a Node joins, is claimed and healthy, and is deleted: no
+// event reports its end.
 func TestANodeThatTheCacheHasNeverShownIsMissed(t *testing.T) {
 	onBench(t, func(b *bench) {
 		apiserver.Follow(b.target, "nodes", func(*corev1.Node, bool) {}) // the process sees none
@@ -96,7 +99,8 @@ func TestANodeThatTheCacheHasNeverShownIsMissed(t *testing.T) {
 	})
 }
 
-// claimPatch is the patch with which lifecycle has claimed a Node whose machine has an empty template.
+// claimPatch is the patch with which lifecycle has claimed a Node whose machine has an empty
+// template.
 func claimPatch(p *pass) *nodesync.Patch {
 	m := p.world.Machine
 	node := p.world.Node.Node
@@ -124,8 +128,9 @@ func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 	})
 }
 
-// The process that has created the VM ends before the Node of that VM is claimed, and the VM has ended when the next process looks.
-// If the cloud still knows whose the VM was, the Node is deleted; else nothing proves that the Node is the machine's.
+// The process that has created the VM ends before the Node of that VM is claimed, and the VM has
+// ended when the next process looks. If the cloud still knows whose the VM was, the Node is
+// deleted; else nothing proves that the Node is the machine's.
 func TestNodeOfAVMThatHasEndedIsDeletedAfterATakeOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		forgets bool

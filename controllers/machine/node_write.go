@@ -21,8 +21,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// refusedRetry is the time after which values that the API server has rejected are sent again. After a change of the machine or the
-// class they are sent at once.
+// refusedRetry is the time after which values that the API server has rejected are sent again.
+// After a change of the machine or the class they are sent at once.
 const refusedRetry = 10 * time.Minute
 
 // refusal is the API server's rejection of the values of machine and class for a Node.
@@ -42,7 +42,8 @@ func (n *nodes) note(p *pass, node *corev1.Node) {
 	p.world.Node = fact
 }
 
-// claim binds the Node to the machine, and records on it the trace of that. It remembers the Node as returned, so that later passes need not wait for the cache.
+// claim binds the Node to the machine, and records on it the trace of that. It remembers the Node
+// as returned, so that later passes need not wait for the cache.
 func (n *nodes) claim(ctx context.Context, p *pass, patch *nodesync.Patch) error {
 	name := p.world.Node.Node.Name
 	if parent := telemetry.Traceparent(ctx); parent != "" {
@@ -61,9 +62,9 @@ func (n *nodes) write(ctx context.Context, p *pass, patch *nodesync.Patch) error
 	return err
 }
 
-// writeIfFit patches the Node; written reports whether it did. If the API server rejects the patch as not valid or not allowed,
-// that is recorded in the world, and lifecycle.Decide leaves the values of machine and class out of the next patch. Only the rejection
-// of that patch is an error.
+// writeIfFit patches the Node; written reports whether it did. If the API server rejects the patch
+// as not valid or not allowed, that is recorded in the world, and lifecycle.Decide leaves the
+// values of machine and class out of the next patch. Only the rejection of that patch is an error.
 func (n *nodes) writeIfFit(ctx context.Context, p *pass, patch *nodesync.Patch) (written bool, err error) {
 	written, err = n.patch(ctx, p, patch)
 	unfit := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
@@ -81,10 +82,11 @@ func (n *nodes) writeIfFit(ctx context.Context, p *pass, patch *nodesync.Patch) 
 	return false, nil
 }
 
-// patch sends a patch by strategic merge, which adds and removes single labels, finalizers and conditions: a Node has many writers,
-// and the values of the others remain. The patch is for the Node with this UID, not for a later one of the same name, and with AsRead
-// for the version that was read. If the API server has another Node or version, the Node is read anew and recorded in the world; if it
-// has none, that is recorded. patched is then false.
+// patch sends a patch by strategic merge, which adds and removes single labels, finalizers and
+// conditions: a Node has many writers, and the values of the others remain. The patch is for the
+// Node with this UID, not for a later one of the same name, and with AsRead for the version that
+// was read. If the API server has another Node or version, the Node is read anew and recorded in
+// the world; if it has none, that is recorded. patched is then false.
 func (n *nodes) patch(ctx context.Context, p *pass, patch *nodesync.Patch) (patched bool, err error) {
 	node := p.world.Node.Node
 	data, err := encode(node, patch)
@@ -113,8 +115,8 @@ func (n *nodes) patch(ctx context.Context, p *pass, patch *nodesync.Patch) (patc
 	return true, nil
 }
 
-// encode returns a patch as JSON, with the UID of its Node and, with AsRead, the resourceVersion: the API server then rejects it for
-// any other.
+// encode returns a patch as JSON, with the UID of its Node and, with AsRead, the resourceVersion:
+// the API server then rejects it for any other.
 func encode(node *corev1.Node, patch *nodesync.Patch) ([]byte, error) {
 	metadata := map[string]any{}
 	if given, ok := patch.Body["metadata"].(map[string]any); ok {

@@ -7,15 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Node is written a few times when its machine joins, changes, or is preserved, and seven times when it is updated in place. More
-// writes mean that another client undoes each write of the fleet. At most maxNodeWrites are then sent in each nodeWriteWindow:
-// otherwise the two clients would undo each other's writes without a pause.
+// A Node is written a few times when its machine joins, changes, or is preserved, and seven times
+// when it is updated in place. More writes mean that another client undoes each write of the fleet.
+// At most maxNodeWrites are then sent in each nodeWriteWindow: otherwise the two clients would undo
+// each other's writes without a pause.
 const (
 	maxNodeWrites   = 12
 	nodeWriteWindow = 30 * time.Second
 )
 
-// nodeWriteLimit limits the writes of each Node to maxNodeWrites in a nodeWriteWindow. Create it with newNodeWriteLimit; it is safe for concurrent use.
+// nodeWriteLimit limits the writes of each Node to maxNodeWrites in a nodeWriteWindow. Create it
+// with newNodeWriteLimit; it is safe for concurrent use.
 type nodeWriteLimit struct {
 	mu     sync.Mutex
 	writes map[types.UID][]time.Time // the last maxNodeWrites of each
@@ -35,7 +37,8 @@ func (l *nodeWriteLimit) wrote(uid types.UID, now time.Time) {
 	}
 }
 
-// until returns the time before which the object must not be written; the zero Time when it may be written now.
+// until returns the time before which the object must not be written; the zero Time when it may be
+// written now.
 func (l *nodeWriteLimit) until(uid types.UID, now time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -76,8 +76,8 @@ func TestConflictReadsTheNodeAgain(t *testing.T) {
 	}
 }
 
-// What the API server does not accept is left out for a while, and tried again when the machine changes. A Node that is
-// refused even so is an error.
+// What the API server does not accept is left out for a while, and tried again when the machine
+// changes. A Node that is refused even so is an error.
 func TestARefusalIsAFact(t *testing.T) {
 	c, p, cluster := nodeBench(t)
 	wall := clocktesting.NewFakeClock(now)

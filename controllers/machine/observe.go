@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// pass is one pass over one machine: the world, on which decisions are based, and what only actions need.
+// pass is one pass over one machine: the world, on which decisions are based, and what only actions
+// need.
 type pass struct {
 	world   lifecycle.World
 	cluster *target.Cluster
@@ -29,7 +30,8 @@ type pass struct {
 	listed      *sighting                       // nil before the pods are listed, and after the drain has used the list
 }
 
-// sighting has the pods of a Node as they were read in this pass from the API server, after the Node was cordoned.
+// sighting has the pods of a Node as they were read in this pass from the API server, after the
+// Node was cordoned.
 type sighting struct {
 	node types.UID
 	pods []*corev1.Pod
@@ -62,7 +64,8 @@ type observer struct {
 	tokens  *credentials.Tokens
 }
 
-// observe returns a pass with what this process knows of the machine without a request. Errors: the target cluster.
+// observe returns a pass with what this process knows of the machine without a request. Errors: the
+// target cluster.
 func (o *observer) observe(m *v1alpha1.Machine) (*pass, error) {
 	cluster, err := o.targets.For(m.Namespace)
 	if err != nil {

@@ -31,7 +31,8 @@ func (p *parents) observe(is *pass) {
 	is.world.Decided = p.decided(m)
 }
 
-// disruption returns whether the machine may be replaced because it is unhealthy, as recorded on its root.
+// disruption returns whether the machine may be replaced because it is unhealthy, as recorded on
+// its root.
 func (p *parents) disruption(m *v1alpha1.Machine) lifecycle.DisruptionFact {
 	switch {
 	case metav1.GetControllerOfNoCopy(m) == nil:
@@ -42,8 +43,8 @@ func (p *parents) disruption(m *v1alpha1.Machine) lifecycle.DisruptionFact {
 	return lifecycle.DisruptionPending
 }
 
-// rollout returns what the machine's Node must carry while machines are replaced, as derived from its set; nil when the cache does not
-// show the set.
+// rollout returns what the machine's Node must carry while machines are replaced, as derived from
+// its set; nil when the cache does not show the set.
 func (p *parents) rollout(m *v1alpha1.Machine) *nodesync.Rollout {
 	set, ok := ownerref.SetOf(p.view, m)
 	if !ok {
@@ -53,8 +54,9 @@ func (p *parents) rollout(m *v1alpha1.Machine) *nodesync.Rollout {
 	return &carried
 }
 
-// omitsComponentsTaint reports whether the machine's Node does not get the taint critical-components-not-ready after it was updated in
-// place. The fleet's setting applies to a machine without a root, or with one that the cache does not show.
+// omitsComponentsTaint reports whether the machine's Node does not get the taint
+// critical-components-not-ready after it was updated in place. The fleet's setting applies to a
+// machine without a root, or with one that the cache does not show.
 func (p *parents) omitsComponentsTaint(m *v1alpha1.Machine) bool {
 	if root, ok := ownerref.RootOf(p.view, m); ok {
 		return ownerref.OmitsComponentsTaint(root, p.noComponentsTaint)
@@ -62,8 +64,9 @@ func (p *parents) omitsComponentsTaint(m *v1alpha1.Machine) bool {
 	return p.noComponentsTaint
 }
 
-// decided returns why the machine's set has deleted the machine; the zero value when the set has not. The set's newest version counts: the
-// cache may show the deletion of a machine before the intent to delete it.
+// decided returns why the machine's set has deleted the machine; the zero value when the set has
+// not. The set's newest version counts: the cache may show the deletion of a machine before the
+// intent to delete it.
 func (p *parents) decided(m *v1alpha1.Machine) receipt.Reason {
 	if m.DeletionTimestamp == nil {
 		return receipt.Reason{}

@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
-// hurried admits every key, and ends one pass, before its next step, after a number of steps of all.
+// hurried admits every key, and ends one pass, before its next step, after a number of steps of
+// all.
 type hurried struct {
 	left  atomic.Int64
 	ended atomic.Bool
@@ -40,7 +41,8 @@ func (h *hurried) Admit(ctx context.Context, _ types.NamespacedName) (context.Co
 
 func (*hurried) Group(types.NamespacedName) int { return 0 }
 
-// The passes of a slot that is handed over end after their current step; the next holder continues from there.
+// The passes of a slot that is handed over end after their current step; the next holder continues
+// from there.
 func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 	steps := 0
 	for ended := true; ended; steps++ {

@@ -51,7 +51,8 @@ func (b *bench) preservedSoon(text string) {
 	b.Fatalf("the Node has %q, want %q", b.preserved(), text)
 }
 
-// failsPreserved creates a machine with pods whose kernel deadlocks, and waits until it has failed. It is preserved then.
+// failsPreserved creates a machine with pods whose kernel deadlocks, and waits until it has failed.
+// It is preserved then.
 func (b *bench) failsPreserved(timeout time.Duration, add func()) {
 	b.Helper()
 	b.create(drainTimeout(timeout), func(m *v1alpha1.Machine) {

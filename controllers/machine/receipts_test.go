@@ -25,7 +25,8 @@ type kindAndRule struct {
 	Outcome receipt.Outcome
 }
 
-// wantReceipts compares the deletion log with receipts that have all the facts about machine m, whose Node joined.
+// wantReceipts compares the deletion log with receipts that have all the facts about machine m,
+// whose Node joined.
 func (b *bench) wantReceipts(want ...kindAndRule) {
 	b.Helper()
 	all, err := b.receipts.List()
@@ -53,13 +54,14 @@ func (b *bench) wantReceipts(want ...kindAndRule) {
 	}
 }
 
-// withoutReceipts returns Events without those about receipts. A process that goes on with the deletion of a VM calls the driver once, and
-// has its own receipt.
+// withoutReceipts returns Events without those about receipts. A process that goes on with the
+// deletion of a VM calls the driver once, and has its own receipt.
 func withoutReceipts(events []string) []string {
 	return slices.DeleteFunc(events, func(event string) bool { return event == "Normal "+v1alpha1.EventDeleting })
 }
 
-// createUnderSet creates a set and its machine "m", which runs. If decided, the set has recorded that it deletes the machine.
+// createUnderSet creates a set and its machine "m", which runs. If decided, the set has recorded
+// that it deletes the machine.
 func (b *bench) createUnderSet(decided bool) {
 	b.Helper()
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}
@@ -77,7 +79,8 @@ func (b *bench) createUnderSet(decided bool) {
 	}
 }
 
-// TestReceipts has the ways by which Machine, VM and Node are deleted, each by the whole controller.
+// TestReceipts has the ways by which Machine, VM and Node are deleted, each by the whole
+// controller.
 func TestReceipts(t *testing.T) {
 	accepted := func(rule receipt.Rule, kinds ...receipt.Kind) (all []kindAndRule) {
 		for _, kind := range kinds {
@@ -148,7 +151,8 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// TestReceiptsNoVMLeavesNone: the driver is called for what a failed create has left, and there is no VM.
+// TestReceiptsNoVMLeavesNone: the driver is called for what a failed create has left, and there is
+// no VM.
 func TestReceiptsNoVMLeavesNone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)

@@ -35,8 +35,8 @@ func (g *loggedGate) Admit(ctx context.Context, _ types.NamespacedName) (context
 	return telemetry.WithOwner(klog.NewContext(ctx, g.logger), telemetry.Owner{Replica: "fleet-0", Slot: 7, Epoch: 3}), func() {}, true
 }
 
-// lines returns the lines of the log but receipts of deletions, for which there is TestReceipts: the message, and the keys of the line
-// without those of its pass.
+// lines returns the lines of the log but receipts of deletions, for which there is TestReceipts:
+// the message, and the keys of the line without those of its pass.
 func (g *loggedGate) lines(t *testing.T) (lines []string) {
 	t.Helper()
 	underlier, ok := g.logger.GetSink().(ktesting.Underlier)
@@ -67,7 +67,8 @@ func keysOf(keysAndValues []any) map[any]any {
 	return keys
 }
 
-// TestEachStepOfALifeIsOneLine follows machines at the log level of the chart. Each Event is a line.
+// TestEachStepOfALifeIsOneLine follows machines at the log level of the chart. Each Event is a
+// line.
 func TestEachStepOfALifeIsOneLine(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -163,7 +164,8 @@ func (b *bench) eachLineHasItsEvent(lines []string) {
 	}
 }
 
-// TestAllEventsOfAVerdictAreEmitted: a machine fails and is preserved from then on, and both are reported.
+// TestAllEventsOfAVerdictAreEmitted: a machine fails and is preserved from then on, and both are
+// reported.
 func TestAllEventsOfAVerdictAreEmitted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)

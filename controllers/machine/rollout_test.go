@@ -31,7 +31,8 @@ func onRolledBench(t *testing.T, test func(b rolledBench)) {
 	})
 }
 
-// setRollout sets what the Nodes of the set's machines are to carry, and returns the resulting requests for Nodes.
+// setRollout sets what the Nodes of the set's machines are to carry, and returns the resulting
+// requests for Nodes.
 func (b rolledBench) setRollout(preferNoSchedule, rolling string) (requests []string) {
 	b.Helper()
 	b.target.Forget()
@@ -93,7 +94,8 @@ func TestNodesOfARolloutAreWrittenOnlyWhereTheyChange(t *testing.T) {
 	})
 }
 
-// TestARolloutMayEndWhileItsSetIsNotShown has the set in another slot when it becomes the new one again.
+// TestARolloutMayEndWhileItsSetIsNotShown has the set in another slot when it becomes the new one
+// again.
 func TestARolloutMayEndWhileItsSetIsNotShown(t *testing.T) {
 	onRolledBench(t, func(b rolledBench) {
 		b.setRollout(v1alpha1.PreferNoScheduleTrue, "")

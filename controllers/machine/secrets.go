@@ -38,8 +38,8 @@ func (c *classes) readSecrets(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// awaitSecrets watches the class' Secrets of a machine that waits for them: a change enqueues the machine. again is the time after
-// which to read those that are not watched; 0 for never.
+// awaitSecrets watches the class' Secrets of a machine that waits for them: a change enqueues the
+// machine. again is the time after which to read those that are not watched; 0 for never.
 func (c *classes) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.Duration) {
 	m := p.world.Machine
 	if !p.held && !lifecycle.AwaitsSecrets(p.world, verdict) {
@@ -54,8 +54,8 @@ func (c *classes) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.D
 	return again
 }
 
-// addFinalizers adds our finalizers to the class and its Secrets. One pass at a time does so: the machines of a new class are created
-// together, and their writes would conflict.
+// addFinalizers adds our finalizers to the class and its Secrets. One pass at a time does so: the
+// machines of a new class are created together, and their writes would conflict.
 func (c *classes) addFinalizers(ctx context.Context, p *pass) error {
 	if err := c.writing.LockContext(ctx); err != nil {
 		return fmt.Errorf("wait for passes that add finalizers to classes and Secrets: %w", err)

@@ -33,7 +33,8 @@ func (b *bench) asked(verb string) (n int) {
 	return n
 }
 
-// TestOtherCredentialsAreTriedAtOnce corrects refused credentials, while a process runs and while none does.
+// TestOtherCredentialsAreTriedAtOnce corrects refused credentials, while a process runs and while
+// none does.
 func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 	for _, op := range []driver.Op{driver.OpCreate, driver.OpDelete} {
 		for name, attended := range map[string]bool{"while the process lives": true, "between two processes": false} {
@@ -92,7 +93,8 @@ func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 	})
 }
 
-// Many machines wait for one Secret: it is read once by all of them, and then watched, as long as they wait.
+// Many machines wait for one Secret: it is read once by all of them, and then watched, as long as
+// they wait.
 func TestAMissingSecretIsAwaited(t *testing.T) {
 	const machines = 20
 	onBench(t, func(b *bench) {
@@ -170,7 +172,8 @@ func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 	})
 }
 
-// A namespace whose machines wait for many Secrets has some of them watched; its other machines look now and then.
+// A namespace whose machines wait for many Secrets has some of them watched; its other machines
+// look now and then.
 func TestManyMissingSecretsAreAwaited(t *testing.T) {
 	const machines = 60
 	onBench(t, func(b *bench) {

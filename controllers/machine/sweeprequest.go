@@ -12,9 +12,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// requestSweep asks the leader, by an annotation of the class, to search for VMs that are not the machine's. It is written before the
-// failure is: a process that ends between the two writes has asked, and the next one asks again. A request that the leader has not
-// answered yet counts for all machines of the class.
+// requestSweep asks the leader, by an annotation of the class, to search for VMs that are not the
+// machine's. It is written before the failure is: a process that ends between the two writes has
+// asked, and the next one asks again. A request that the leader has not answered yet counts for all
+// machines of the class.
 func (c *classes) requestSweep(ctx context.Context, p *pass) error {
 	m, class := p.world.Machine, c.latest.Newest(p.world.Class.Class)
 	if class.Annotations[v1alpha1.AnnotationSweepRequested] != "" {

@@ -16,7 +16,8 @@ func (b *bench) requested() string {
 	return class.Annotations[v1alpha1.AnnotationSweepRequested]
 }
 
-// A machine of which the cloud has several VMs requests one sweep, however often the cloud answers so, whichever replica calls it.
+// A machine of which the cloud has several VMs requests one sweep, however often the cloud answers
+// so, whichever replica calls it.
 func TestSeveralVMsRequestOneSweep(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpStatus)

@@ -48,8 +48,9 @@ func (t *tokens) prolong(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// drop deletes the machine's bootstrap token, if there is one. It ignores an error when the time for the drain is over: the token
-// expires, and a target cluster that does not exist any more would otherwise block the deletion of the machine.
+// drop deletes the machine's bootstrap token, if there is one. It ignores an error when the time
+// for the drain is over: the token expires, and a target cluster that does not exist any more would
+// otherwise block the deletion of the machine.
 func (t *tokens) drop(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if err := t.store.Delete(ctx, p.cluster.Client, m.UID); err != nil {
@@ -62,8 +63,8 @@ func (t *tokens) drop(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// noteGone enqueues a machine that the cache does not show any more. The machine may have moved to another replica, so the sweep of
-// its token reads it live.
+// noteGone enqueues a machine that the cache does not show any more. The machine may have moved to
+// another replica, so the sweep of its token reads it live.
 func (t *tokens) noteGone(m *v1alpha1.Machine) {
 	if !lifecycle.MayLeaveToken(m) {
 		return

@@ -32,7 +32,8 @@ func (b *bench) strip() {
 	b.server.Merge("machines", "n", "m", `{"metadata":{"finalizers":null}}`)
 }
 
-// A token lives for an hour at most, regardless of what the machine's annotations ask for, and for as long as the VM may still join.
+// A token lives for an hour at most, regardless of what the machine's annotations ask for, and for
+// as long as the VM may still join.
 func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Created = func(*fakecloud.Resource) {}

@@ -39,8 +39,8 @@ func (b *bench) patchMachine(patch string) {
 	b.server.Merge("machines", "n", "m", patch)
 }
 
-// A drain that has ended by force ends once: there is no further request to the target cluster, and no further Event, however often the
-// cloud fails to delete the VM.
+// A drain that has ended by force ends once: there is no further request to the target cluster, and
+// no further Event, however often the cloud fails to delete the VM.
 func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 	for name, handOvers := range map[string]bool{"by one process": false, "by process after process": true} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,8 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 	}
 }
 
-// The token of a machine that is being deleted is not needed. Its user, and its VM, do not wait for the cluster that has it.
+// The token of a machine that is being deleted is not needed. Its user, and its VM, do not wait for
+// the cluster that has it.
 func TestTokenThatCannotBeDeletedDelaysNothing(t *testing.T) {
 	const force = `{"metadata":{"labels":{"` + v1alpha1.LabelForceDeletion + `":"true"}}}`
 	for name, tc := range map[string]struct {

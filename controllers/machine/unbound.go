@@ -14,10 +14,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// unboundKept is for how long a list of Nodes that are bound to no machine is used, by all machines that await their Nodes.
+// unboundKept is for how long a list of Nodes that are bound to no machine is used, by all machines
+// that await their Nodes.
 const unboundKept = 30 * time.Second
 
-// unbound has the Nodes of the target cluster that were bound to no machine and in no slot when they were listed last.
+// unbound has the Nodes of the target cluster that were bound to no machine and in no slot when
+// they were listed last.
 type unbound struct {
 	turn    pacing.Mutex // locked while Nodes are listed
 	cluster *target.Cluster
@@ -25,8 +27,8 @@ type unbound struct {
 	ids     map[string]string // provider IDs by name
 }
 
-// nameOf returns the name of a Node that has a provider ID and is bound to no machine; "" when there is none. Errors: the list, the end of
-// ctx.
+// nameOf returns the name of a Node that has a provider ID and is bound to no machine; "" when
+// there is none. Errors: the list, the end of ctx.
 func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerID string, now func() time.Time) (string, error) {
 	if err := u.turn.LockContext(ctx); err != nil {
 		return "", err
@@ -58,8 +60,9 @@ func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerI
 	return "", nil
 }
 
-// findElsewhere looks for a Node of the machine's VM under another name than the one that is awaited. Without proof that the VM is the
-// machine's it does not: a status must not show the names of other Nodes.
+// findElsewhere looks for a Node of the machine's VM under another name than the one that is
+// awaited. Without proof that the VM is the machine's it does not: a status must not show the names
+// of other Nodes.
 func (n *nodes) findElsewhere(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending || p.world.Proven == "" || p.world.Proven != m.Spec.ProviderID {

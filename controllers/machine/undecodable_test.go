@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// What a class that cannot be decoded keeps from being done is reported on the machine, and done when the class is repaired.
+// What a class that cannot be decoded keeps from being done is reported on the machine, and done
+// when the class is repaired.
 func TestAMachineReportsThatItsClassCannotBeDecoded(t *testing.T) {
 	breaks := func(b *bench, undecodable bool) { b.server.SetUndecodable("machineclasses", "n", "c", undecodable) }
 	expect := func(b *bench, code driver.Code) {
@@ -53,7 +54,8 @@ func TestAMachineReportsThatItsClassCannotBeDecoded(t *testing.T) {
 	})
 }
 
-// A machine that cannot be decoded keeps its VM when it is deleted: what its drain is to be like is not known.
+// A machine that cannot be decoded keeps its VM when it is deleted: what its drain is to be like is
+// not known.
 func TestADeletedMachineThatCannotBeDecodedStays(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(patient)

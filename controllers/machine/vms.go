@@ -37,8 +37,9 @@ type vms struct {
 	asked     *pacing.Rates[string] // calls that ask for the VMs of unreachable Nodes, by namespace
 }
 
-// call sends one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
-// Failure, and so is an open circuit breaker of the account. Errors, which end the pass: cloud.ErrCrowded, the end of ctx or of the ownership.
+// call sends one call of the driver and records the answer in the world. An error of the cloud is
+// recorded there, too, as a Failure, and so is an open circuit breaker of the account. Errors,
+// which end the pass: cloud.ErrCrowded, the end of ctx or of the ownership.
 func (v *vms) call(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	call := cloud.Call{
 		Op: opOf(verdict.Do), SecretVersions: p.world.Secret.Versions,
@@ -77,7 +78,8 @@ func opOf(action lifecycle.Action) driver.Op {
 	return driver.OpStatus
 }
 
-// send sends one call of the driver. Errors: those of the driver, but for those that answer what it was asked.
+// send sends one call of the driver. Errors: those of the driver, but for those that answer what it
+// was asked.
 func (v *vms) send(ctx context.Context, p *pass, target driver.Target, verdict lifecycle.Verdict) (err error) {
 	switch verdict.Do { //nolint:exhaustive // act passes only actions of the driver
 	case lifecycle.FindVM:
@@ -135,8 +137,9 @@ func (v *vms) create(ctx context.Context, p *pass, target driver.Target) error {
 	return nil
 }
 
-// isFirstAttempt reports whether no creation of the machine's VM has failed yet: attempts are repeated for as long as a cloud refuses
-// them, and only the first one is a step of the machine's life.
+// isFirstAttempt reports whether no creation of the machine's VM has failed yet: attempts are
+// repeated for as long as a cloud refuses them, and only the first one is a step of the machine's
+// life.
 func isFirstAttempt(m *v1alpha1.Machine) bool { return m.Status.CurrentStatus.Phase == "" }
 
 func (v *vms) initialize(ctx context.Context, p *pass, target driver.Target) error {
@@ -200,7 +203,8 @@ func (v *vms) prove(p *pass, providerID string) {
 	p.world.Proven = providerID
 }
 
-// noteInvalid records a VM that the driver has described only in part, and returns the error for the rest.
+// noteInvalid records a VM that the driver has described only in part, and returns the error for
+// the rest.
 func (v *vms) noteInvalid(p *pass, vm driver.VM, lastKnownState string, err error) error {
 	fact := lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: vm}
 	if vm.ProviderID == "" {
@@ -211,8 +215,8 @@ func (v *vms) noteInvalid(p *pass, vm driver.VM, lastKnownState string, err erro
 	return err
 }
 
-// note records the VM in the world, and the Node that has its name. A VM that the driver has found or created has the machine's
-// UID, so its provider ID is remembered as proven.
+// note records the VM in the world, and the Node that has its name. A VM that the driver has found
+// or created has the machine's UID, so its provider ID is remembered as proven.
 func (v *vms) note(p *pass, fact lifecycle.VMFact) {
 	p.world.VM = fact
 	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {
@@ -223,7 +227,8 @@ func (v *vms) note(p *pass, fact lifecycle.VMFact) {
 	}
 }
 
-// deletionOf returns the deletion of the machine's VM. Its root has an Event of that only if no other Event on it names the machine.
+// deletionOf returns the deletion of the machine's VM. Its root has an Event of that only if no
+// other Event on it names the machine.
 func (v *vms) deletionOf(p *pass, why receipt.Reason) deletion.Deletion {
 	m := p.world.Machine
 	d := deletion.Deletion{

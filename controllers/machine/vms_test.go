@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// A create that was sent may have created a VM, regardless of which kind of error it returns: without the class to look for it, the machine
-// is not released.
+// A create that was sent may have created a VM, regardless of which kind of error it returns:
+// without the class to look for it, the machine is not released.
 func TestUntypedErrorMayLeaveAVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Bare: true, TakesEffect: true}, driver.OpCreate)

@@ -55,8 +55,8 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.runner.Drop(objectcache.Key(before))
 }
 
-// classChanged enqueues the machines of a class that is new, has a new generation, or allows fields to be ignored: they may have waited for
-// it.
+// classChanged enqueues the machines of a class that is new, has a new generation, or allows fields
+// to be ignored: they may have waited for it.
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	const allow = v1alpha1.AnnotationAllowUnknownFields
 	if after == nil || before != nil && before.Generation == after.Generation && before.Annotations[allow] == after.Annotations[allow] {
@@ -74,8 +74,8 @@ func (c *Controller) enqueueIndexed(index, value string) {
 	}
 }
 
-// ServerChanged enqueues machines of a target cluster, all with nil, whose API server is back, over 30 s: most have no other reason for a
-// pass after an outage.
+// ServerChanged enqueues machines of a target cluster, all with nil, whose API server is back, over
+// 30 s: most have no other reason for a pass after an outage.
 func (c *Controller) ServerChanged(of *target.Cluster) {
 	for _, m := range c.cfg.View.Machines.All() {
 		cluster, err := c.cfg.Targets.For(m.Namespace)
@@ -97,7 +97,8 @@ func (c *Controller) NodeAppeared(name string, uid types.UID) {
 	c.enqueueIndexed(indexByNode, name)
 }
 
-// nodeChanged enqueues the machine of a Node when a change can alter the decisions on the machine or its drain.
+// nodeChanged enqueues the machine of a Node when a change can alter the decisions on the machine
+// or its drain.
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
@@ -110,8 +111,9 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 }
 
-// concernsMachine reports whether a change of a Node can alter the decisions on its machine. It ignores what changes on each Node all
-// the time, above all heartbeats: otherwise each of them would cause a pass.
+// concernsMachine reports whether a change of a Node can alter the decisions on its machine. It
+// ignores what changes on each Node all the time, above all heartbeats: otherwise each of them
+// would cause a pass.
 func concernsMachine(before, after *corev1.Node) bool {
 	if before.Spec.ProviderID != after.Spec.ProviderID ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
@@ -131,14 +133,16 @@ func concernsMachine(before, after *corev1.Node) bool {
 	return false
 }
 
-// concernsDrain reports whether the cordon or the attached volumes have changed of a Node that is terminating or selected for an update
-// in place. On other Nodes volumes are attached all the time, and each would cause a pass.
+// concernsDrain reports whether the cordon or the attached volumes have changed of a Node that is
+// terminating or selected for an update in place. On other Nodes volumes are attached all the time,
+// and each would cause a pass.
 func concernsDrain(before, after *corev1.Node) bool {
 	return (machinefacts.IsTerminating(after) || machinefacts.InPlaceStage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
 }
 
-// setChanged enqueues the machines of a set when what their Nodes must carry has changed. While the cache does not show a set, its
-// rollout may end: its machines are enqueued regardless of what a set that appears says.
+// setChanged enqueues the machines of a set when what their Nodes must carry has changed. While the
+// cache does not show a set, its rollout may end: its machines are enqueued regardless of what a
+// set that appears says.
 func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
 	if after == nil || before != nil && nodesync.RolloutOf(before) == nodesync.RolloutOf(after) {
 		return

@@ -25,8 +25,8 @@ const (
 	elsewhere = "other"
 )
 
-// workload is what runs on the machine's Node, with those in the target cluster who serve it: kubelet, scheduler, attacher
-// and the controller of budgets.
+// workload is what runs on the machine's Node, with those in the target cluster who serve it:
+// kubelet, scheduler, attacher and the controller of budgets.
 type workload struct {
 	*bench
 
@@ -34,8 +34,9 @@ type workload struct {
 	blockedPod    string // a pod that may not be evicted, guarded by the bench's mu
 }
 
-// works puts on the Node: two pods of which one at a time may go; one that two budgets guard; one with a volume of a CSI
-// driver, and one with a volume that only the cloud's driver knows, both created again elsewhere; and one that stays.
+// works puts on the Node: two pods of which one at a time may go; one that two budgets guard; one
+// with a volume of a CSI driver, and one with a volume that only the cloud's driver knows, both
+// created again elsewhere; and one that stays.
 func (b *bench) works() *workload {
 	b.Helper()
 	w := &workload{bench: b}
@@ -110,7 +111,8 @@ func (w *workload) attach(volume, node string) {
 	})
 }
 
-// detach detaches a volume from the Node; if a controller creates its pod anew, it is then attached to another Node.
+// detach detaches a volume from the Node; if a controller creates its pod anew, it is then attached
+// to another Node.
 func (w *workload) detach(volume string) {
 	attachment := volume + "-on-m"
 	isAttached := w.target.Get("volumeattachments", "", attachment) != nil
@@ -169,8 +171,8 @@ func (w *workload) write(name string, change func(*policyv1.PodDisruptionBudget)
 	})
 }
 
-// budgetWritten is what the controller of budgets does about what others write: one that is marked is counted soon, and what
-// was taken and not used is returned after some time.
+// budgetWritten is what the controller of budgets does about what others write: one that is marked
+// is counted soon, and what was taken and not used is returned after some time.
 func (w *workload) budgetWritten(name string) {
 	time.AfterFunc(moves, func() { w.write(name, func(*policyv1.PodDisruptionBudget) {}) })
 	time.AfterFunc(expires, func() { w.replenish("twice") })

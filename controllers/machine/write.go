@@ -40,7 +40,8 @@ type writer struct {
 	outages   *outages
 }
 
-// save writes the machine of the verdict, and then emits the Events of the verdict: none is emitted for a state that was not written.
+// save writes the machine of the verdict, and then emits the Events of the verdict: none is emitted
+// for a state that was not written.
 func (w *writer) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	before := p.world.Machine
 	if verdict.Machine != nil {
@@ -62,7 +63,8 @@ func (w *writer) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) e
 	return nil
 }
 
-// report emits Events on a machine, in the stage that it was in before a write or, if it was in none, in the one that the write begins.
+// report emits Events on a machine, in the stage that it was in before a write or, if it was in
+// none, in the one that the write begins.
 func (w *writer) report(ctx context.Context, before, m *v1alpha1.Machine, events ...lifecycle.Event) {
 	stage, since := lifecycle.StageOf(before)
 	if stage == "" {
@@ -74,8 +76,8 @@ func (w *writer) report(ctx context.Context, before, m *v1alpha1.Machine, events
 	}
 }
 
-// delete deletes the Machine object, and emits why. Its finalizer keeps the object, which is read with its deletion timestamp,
-// so that this pass continues with the deletion of VM and Node.
+// delete deletes the Machine object, and emits why. Its finalizer keeps the object, which is read
+// with its deletion timestamp, so that this pass continues with the deletion of VM and Node.
 func (w *writer) delete(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	m := p.world.Machine
 	of := deletion.OfMachine(m, verdict.Why)
@@ -100,9 +102,10 @@ func (w *writer) delete(ctx context.Context, p *pass, verdict lifecycle.Verdict)
 	return nil
 }
 
-// delay returns for how long a write of the machine must wait; 0 means not at all. The status of a machine with a VM follows from
-// its Node, which the kubelet can change many times per second: without a limit, each change would become a write to the control
-// cluster. A verdict that has to wait is dropped, and the next pass observes anew.
+// delay returns for how long a write of the machine must wait; 0 means not at all. The status of a
+// machine with a VM follows from its Node, which the kubelet can change many times per second:
+// without a limit, each change would become a write to the control cluster. A verdict that has to
+// wait is dropped, and the next pass observes anew.
 func (w *writer) delay(p *pass, verdict lifecycle.Verdict) time.Duration {
 	m := p.world.Machine
 	if verdict.Machine == nil || !followsNode(m, p.world.Drain) || apiequality.Semantic.DeepEqual(m, verdict.Machine) {
@@ -111,8 +114,9 @@ func (w *writer) delay(p *pass, verdict lifecycle.Verdict) time.Duration {
 	return w.writes.Wait(m.UID, p.world.Now)
 }
 
-// followsNode reports whether the status of a machine follows from its Node and nothing else: the machine has a VM, which is neither
-// being deleted, but for a drain that goes on, nor updated in place.
+// followsNode reports whether the status of a machine follows from its Node and nothing else: the
+// machine has a VM, which is neither being deleted, but for a drain that goes on, nor updated in
+// place.
 func followsNode(m *v1alpha1.Machine, is drain.Report) bool {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all others an action on the VM is due
 	case v1alpha1.MachinePending, v1alpha1.MachineRunning, v1alpha1.MachineUnknown, v1alpha1.MachineFailed:

@@ -66,8 +66,8 @@ func (b *bench) readyIs() corev1.ConditionStatus {
 	return ""
 }
 
-// A kubelet flips Ready fifty times a second for 12 s. The machine follows the first change at once, then it is written now and then,
-// and in the end it says what is.
+// A kubelet flips Ready fifty times a second for 12 s. The machine follows the first change at
+// once, then it is written now and then, and in the end it says what is.
 func TestANodeThatFlapsIsFollowedNowAndThen(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.runs()

@@ -27,7 +27,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Config is the configuration of the controller. All fields but Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Gate, Workers, Metrics and Tracer
+// are required.
 type Config struct {
 	// Machines and Secrets read and write in the control cluster, without a cache.
 	Machines machineclient.MachineV1alpha1Interface
@@ -48,8 +49,8 @@ func (c Config) Validate() error {
 	return required.Fields(c, "Namespace", "Gate", "Workers", "Metrics", "Tracer")
 }
 
-// Controller reconciles MachineClasses, and Secrets that a class has ceased to name. New returns one; call it before the View is
-// filled.
+// Controller reconciles MachineClasses, and Secrets that a class has ceased to name. New returns
+// one; call it before the View is filled.
 type Controller struct {
 	cfg     Config
 	classes *patch.Committer[*v1alpha1.MachineClass]
@@ -59,7 +60,8 @@ type Controller struct {
 	listing chan struct{} // its capacity limits concurrent lists
 }
 
-// New returns the controller and registers its handlers with the View. Errors: those of Config.Validate, and negative Workers.
+// New returns the controller and registers its handlers with the View. Errors: those of
+// Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -96,7 +98,8 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// reconcileClass releases a class that no machine uses, and adds finalizers to one that machines need.
+// reconcileClass releases a class that no machine uses, and adds finalizers to one that machines
+// need.
 func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	class, err := c.find(ctx, key)
 	if err != nil || class == nil {
@@ -132,14 +135,16 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	return runner.Result{}, nil
 }
 
-// userPoll is the interval at which live lists check whether machines still use a class that is being deleted, and idlePoll the
-// interval for the machines of other replicas if it is not. No event reports the deletion of the last of these.
+// userPoll is the interval at which live lists check whether machines still use a class that is
+// being deleted, and idlePoll the interval for the machines of other replicas if it is not. No
+// event reports the deletion of the last of these.
 const (
 	userPoll = 5 * time.Second
 	idlePoll = 10 * time.Minute
 )
 
-// waitForUsers returns when to check a class again that is used: by machines that are cached here, or only by others.
+// waitForUsers returns when to check a class again that is used: by machines that are cached here,
+// or only by others.
 func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
 	switch {
 	case class.DeletionTimestamp != nil:
@@ -150,7 +155,8 @@ func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
 	return runner.Result{RequeueAfter: idlePoll}
 }
 
-// find returns a class; nil if there is none, or none that can be decoded. Its content is cached only where this process has machines.
+// find returns a class; nil if there is none, or none that can be decoded. Its content is cached
+// only where this process has machines.
 func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.MachineClass, error) {
 	if cached, known := c.cfg.View.Classes.Get(key); known {
 		return c.classes.Newest(cached), nil
@@ -168,8 +174,8 @@ func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alp
 	return live, nil
 }
 
-// keep adds our finalizers again to a class with VMs, and to the Secrets that it names now: another client has removed them, or
-// the class names another Secret than when its machines were created.
+// keep adds our finalizers again to a class with VMs, and to the Secrets that it names now: another
+// client has removed them, or the class names another Secret than when its machines were created.
 func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) error {
 	if class.DeletionTimestamp != nil {
 		return nil // no finalizer can be added any more, and existing ones are kept
@@ -206,7 +212,8 @@ func (u use) by(m *v1alpha1.Machine) use {
 	return max(u, used)
 }
 
-// useBy returns the use of a class by a machine that cannot be decoded. If its class cannot be decoded either, it may be this one.
+// useBy returns the use of a class by a machine that cannot be decoded. If its class cannot be
+// decoded either, it may be this one.
 func useBy(f *decode.Failure, class string) use {
 	var m struct {
 		Spec struct {
@@ -228,8 +235,8 @@ func useBy(f *decode.Failure, class string) use {
 // usersPage is the number of machines in one page of a list. The first page nearly always suffices.
 const usersPage = 50
 
-// use returns how a class is used: by the cache, which has this replica's machines, and if that has none, by live lists, which
-// include other replicas' machines.
+// use returns how a class is used: by the cache, which has this replica's machines, and if that has
+// none, by live lists, which include other replicas' machines.
 func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found use, here bool, err error) {
 	for _, m := range c.cfg.View.Machines.By(indexUsers, class.String()) {
 		found = found.by(m)

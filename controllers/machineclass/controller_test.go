@@ -103,7 +103,8 @@ func TestClassThatMachinesHaveLeftIsReleased(t *testing.T) {
 	})
 }
 
-// Another client removes our finalizers. The class' holder adds them again, also if all machines are other replicas'.
+// Another client removes our finalizers. The class' holder adds them again, also if all machines
+// are other replicas'.
 func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 	key := types.NamespacedName{Namespace: "n", Name: "c"}
 	for name, tc := range map[string]struct {
@@ -140,8 +141,8 @@ func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 	}
 }
 
-// A class may name a Secret of another namespace that is shared with its own. The Secret is released with the last class that names
-// it, in any namespace.
+// A class may name a Secret of another namespace that is shared with its own. The Secret is
+// released with the last class that names it, in any namespace.
 func TestSecretIsKeptForClassesOfAllNamespaces(t *testing.T) {
 	class := func(namespace string) *v1alpha1.MachineClass {
 		return &v1alpha1.MachineClass{

@@ -36,7 +36,8 @@ func hasSecretFinalizer(t *testing.T, cluster *apiserver.Server) bool {
 	return slices.Contains(finalizers(t, cluster, "secrets", "victim", "s"), v1alpha1.SecretFinalizerName)
 }
 
-// A class with VMs keeps a Secret of another namespace only if it is shared with its own; the data of other Secrets are not read.
+// A class with VMs keeps a Secret of another namespace only if it is shared with its own; the data
+// of other Secrets are not read.
 func TestOnlySharedSecretsOfOtherNamespacesAreKept(t *testing.T) {
 	for shared, want := range map[string]bool{"": false, "other": false, "n": true, "other , n": true, "*": false, "nn": false} {
 		c, cluster := bench(t, foreignSecret(shared), foreignClass(), machine("m", "c", "vm"))
@@ -53,8 +54,8 @@ func TestOnlySharedSecretsOfOtherNamespacesAreKept(t *testing.T) {
 	}
 }
 
-// The release of a class does not change a Secret of another namespace that is not shared, and does not depend on it: the
-// finalizer may be that of Machine Controller Manager, for its own class.
+// The release of a class does not change a Secret of another namespace that is not shared, and does
+// not depend on it: the finalizer may be that of Machine Controller Manager, for its own class.
 func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shared  string
@@ -86,7 +87,8 @@ func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 	}
 }
 
-// A class that may not use a Secret does not prevent its owner from deleting it, even if the class cannot be decoded.
+// A class that may not use a Secret does not prevent its owner from deleting it, even if the class
+// cannot be decoded.
 func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 	key := types.NamespacedName{Namespace: "victim", Name: "s"}
 	undecodable := `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","uid":"u","finalizers":["` +
@@ -113,7 +115,8 @@ func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 	}
 }
 
-// An invalid name of a Secret must not become part of a request: metadata clients join it with the path.
+// An invalid name of a Secret must not become part of a request: metadata clients join it with the
+// path.
 func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 	for _, key := range []types.NamespacedName{
 		{Namespace: "x", Name: "../../../watch/secrets"}, {Namespace: "..", Name: "s"}, {Namespace: "n", Name: ".."}, {Namespace: "n", Name: "%2e%2e"},

@@ -15,8 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// about returns the metadata of a Secret if a class of a namespace may use it; nil otherwise. Secrets of other namespaces, which
-// this fleet may not be allowed to read, do not concern the class.
+// about returns the metadata of a Secret if a class of a namespace may use it; nil otherwise.
+// Secrets of other namespaces, which this fleet may not be allowed to read, do not concern the
+// class.
 func (c *Controller) about(ctx context.Context, key types.NamespacedName, by string) (*metav1.PartialObjectMetadata, error) {
 	if !v1alpha1.MayExist(key) {
 		return nil, nil
@@ -50,8 +51,9 @@ func (c *Controller) reconcileSecret(ctx context.Context, key types.NamespacedNa
 	return runner.Result{}, c.releaseSecret(ctx, key, key.Namespace, "")
 }
 
-// releaseSecret removes our finalizer from a Secret, for the classes of a namespace, unless a class other than the given one keeps
-// it. A Secret that is not, or no longer, shared with that namespace is not changed: it is released under its own key.
+// releaseSecret removes our finalizer from a Secret, for the classes of a namespace, unless a class
+// other than the given one keeps it. A Secret that is not, or no longer, shared with that namespace
+// is not changed: it is released under its own key.
 func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName, by string, except types.UID) error {
 	about, err := c.about(ctx, key, by)
 	if err != nil || about == nil || !slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
@@ -70,8 +72,8 @@ func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName
 	})
 }
 
-// keepers selects the classes that keep a Secret, except one of them. A class that may not use a Secret does not keep it: otherwise
-// the Secret's owner could not delete it.
+// keepers selects the classes that keep a Secret, except one of them. A class that may not use a
+// Secret does not keep it: otherwise the Secret's owner could not delete it.
 type keepers struct {
 	secret metav1.Object
 	except types.UID
@@ -83,7 +85,8 @@ func (h keepers) keeps(class *v1alpha1.MachineClass) bool {
 		slices.Contains(class.SecretKeys(), key) && v1alpha1.SharedWith(h.secret, class.Namespace)
 }
 
-// mayKeep reports whether a class that cannot be decoded keeps the Secret; if its references cannot be decoded either, it may.
+// mayKeep reports whether a class that cannot be decoded keeps the Secret; if its references cannot
+// be decoded either, it may.
 func (h keepers) mayKeep(f *decode.Failure) bool {
 	var refs struct {
 		SecretRef            *corev1.SecretReference `json:"secretRef"`
@@ -95,11 +98,12 @@ func (h keepers) mayKeep(f *decode.Failure) bool {
 	return h.keeps(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
 }
 
-// classesPage is the number of classes in one page of a list: a landscape has thousands, and one that keeps the Secret ends the search.
+// classesPage is the number of classes in one page of a list: a landscape has thousands, and one
+// that keeps the Secret ends the search.
 const classesPage = 100
 
-// isKept reports, by live lists, whether a class keeps a Secret. Nearly always that is a class of its own namespace; if the Secret
-// is shared, it may be in any served namespace.
+// isKept reports, by live lists, whether a class keeps a Secret. Nearly always that is a class of
+// its own namespace; if the Secret is shared, it may be in any served namespace.
 func (c *Controller) isKept(ctx context.Context, h keepers) (bool, error) {
 	places := []string{c.cfg.Namespace}
 	if c.cfg.Namespace == metav1.NamespaceAll {
@@ -127,7 +131,8 @@ func (c *Controller) isKept(ctx context.Context, h keepers) (bool, error) {
 	return false, nil
 }
 
-// updateSecret changes a Secret that still has the given metadata. A Secret that was deleted meanwhile needs no change.
+// updateSecret changes a Secret that still has the given metadata. A Secret that was deleted
+// meanwhile needs no change.
 func (c *Controller) updateSecret(ctx context.Context, about *metav1.PartialObjectMetadata, change func(*corev1.Secret)) error {
 	client := c.cfg.Secrets.Secrets(about.Namespace)
 	secret, err := client.Get(ctx, about.Name, metav1.GetOptions{})

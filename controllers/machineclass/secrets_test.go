@@ -41,7 +41,8 @@ func requested(cluster *apiserver.Server, resource string) (all []string) {
 	return all
 }
 
-// TestSecretOfAClassWithVMsIsKept: it gets our finalizer, unless it has it or cannot get it any more.
+// TestSecretOfAClassWithVMsIsKept: it gets our finalizer, unless it has it or cannot get it any
+// more.
 func TestSecretOfAClassWithVMsIsKept(t *testing.T) {
 	ours, plain := v1alpha1.SecretFinalizerName, ownSecret("u")
 	ending := ownSecret("u", "other")
@@ -92,8 +93,8 @@ func TestSecretOfAClassWithVMsIsKept(t *testing.T) {
 	}
 }
 
-// TestSecretIsReleased: only our finalizer is removed, once no class keeps the Secret: neither in the cache nor in any page of live
-// lists, of the Secret's namespace, and of all if it is shared.
+// TestSecretIsReleased: only our finalizer is removed, once no class keeps the Secret: neither in
+// the cache nor in any page of live lists, of the Secret's namespace, and of all if it is shared.
 func TestSecretIsReleased(t *testing.T) {
 	ours, here, everywhere := v1alpha1.SecretFinalizerName, []string{"list n"}, []string{"list n", "list "}
 	unclear := `{"metadata":{"namespace":"n","name":"c"},"nodeTemplate":{"capacity":{"cpu":"many"}},"secretRef":"s","apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass"}`

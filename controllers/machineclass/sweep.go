@@ -19,12 +19,13 @@ const (
 	sweepGather = time.Second
 	// sweepPause is the minimum time between two sweeps, each of which lists the names of all Secrets.
 	sweepPause = time.Minute
-	// sweepEvery is how long the release of a Secret may be delayed if no event has reported that no class names it any more.
+	// sweepEvery is how long the release of a Secret may be delayed if no event has reported that no
+	// class names it any more.
 	sweepEvery = time.Hour
 )
 
-// Opened enqueues the Secrets that carry our finalizer, soon: while the opened slots had another holder, or none, a class may
-// have ceased to name one of their Secrets. It returns at once.
+// Opened enqueues the Secrets that carry our finalizer, soon: while the opened slots had another
+// holder, or none, a class may have ceased to name one of their Secrets. It returns at once.
 func (c *Controller) Opened() {
 	select {
 	case c.opened <- struct{}{}:

@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// A class is kept for a machine of it that cannot be decoded, and not for machines of other classes.
+// A class is kept for a machine of it that cannot be decoded, and not for machines of other
+// classes.
 func TestClassIsKeptForAnUndecodableMachine(t *testing.T) {
 	machine := func(spec string) string {
 		return `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"namespace":"n","name":"m"},"spec":` + spec + `}`

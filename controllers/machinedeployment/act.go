@@ -99,7 +99,8 @@ func (c *Controller) listSets(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// readAgain reads a set without a controller, which the selector matches, again, so that the deployment adopts its current version.
+// readAgain reads a set without a controller, which the selector matches, again, so that the
+// deployment adopts its current version.
 func (c *Controller) readAgain(ctx context.Context, orphans []*v1alpha1.MachineSet, moved map[types.UID]bool, found metav1.Object) ([]*v1alpha1.MachineSet, error) {
 	return ownerref.LookAgain(orphans, moved, found, func(name string) (*v1alpha1.MachineSet, error) {
 		set, err := c.cfg.Machines.MachineSets(found.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
@@ -110,8 +111,8 @@ func (c *Controller) readAgain(ctx context.Context, orphans []*v1alpha1.MachineS
 	})
 }
 
-// follow records on a set that is written the trace of the write, so that what its own controller does next leads to the change of the
-// deployment that it follows from.
+// follow records on a set that is written the trace of the write, so that what its own controller
+// does next leads to the change of the deployment that it follows from.
 func follow(ctx context.Context, set *v1alpha1.MachineSet) {
 	parent := telemetry.Traceparent(ctx)
 	if parent == "" {
@@ -120,8 +121,9 @@ func follow(ctx context.Context, set *v1alpha1.MachineSet) {
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationTraceparent, parent)
 }
 
-// create creates the new set. A set of the deployment that has the name and the template already was created by an earlier pass
-// that has not observed it; any other set with the name is a collision.
+// create creates the new set. A set of the deployment that has the name and the template already
+// was created by an earlier pass that has not observed it; any other set with the name is a
+// collision.
 func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1.MachineSet) error {
 	failed := func(err error) error {
 		w.Done.CreateError = fmt.Sprintf("Failed to create new machine set %q: %v", set.Name, err)
@@ -174,14 +176,15 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, desired []*v1
 	return nil
 }
 
-// concerns reports whether the set's own controller has to write intents for the change, too: the replicas have changed, or the
-// machines have begun or ended to be replaced.
+// concerns reports whether the set's own controller has to write intents for the change, too: the
+// replicas have changed, or the machines have begun or ended to be replaced.
 func concerns(before, after *v1alpha1.MachineSet) bool {
 	return before.Spec.Replicas != after.Spec.Replicas ||
 		before.Annotations[v1alpha1.AnnotationRolling] != after.Annotations[v1alpha1.AnnotationRolling]
 }
 
-// delete deletes sets, and records them as deleted. A set that has changed since it was observed is left to the next pass.
+// delete deletes sets, and records them as deleted. A set that has changed since it was observed is
+// left to the next pass.
 func (c *Controller) delete(ctx context.Context, sets []*v1alpha1.MachineSet, deleted map[types.UID]bool) error {
 	for _, set := range sets {
 		err := c.cfg.Machines.MachineSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{
@@ -198,7 +201,8 @@ func (c *Controller) delete(ctx context.Context, sets []*v1alpha1.MachineSet, de
 	return nil
 }
 
-// adopt sets the deployment as the controller of sets, after a live read has confirmed that the deployment exists, and records that it was tried.
+// adopt sets the deployment as the controller of sets, after a live read has confirmed that the
+// deployment exists, and records that it was tried.
 func (c *Controller) adopt(ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool) (changed bool, err error) {
 	live, err := c.cfg.Machines.MachineDeployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// put creates MachineSet s with one replica, in the labels and with the template of the deployment, but without a hash.
+// put creates MachineSet s with one replica, in the labels and with the template of the deployment,
+// but without a hash.
 func (b *bench) put(change func(*v1alpha1.MachineSet)) {
 	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "d"}
@@ -48,8 +49,9 @@ func (b *bench) patchSet(format string, args ...any) {
 	b.server.Merge("machinesets", "n", "s", fmt.Sprintf(format, args...))
 }
 
-// TestAdoption: a deployment adopts each set that matches its selector, has no controller, and stays; it is one of its sets then, the
-// new one if it has the template. It does so also if the set is in another slot, which the cache does not show.
+// TestAdoption: a deployment adopts each set that matches its selector, has no controller, and
+// stays; it is one of its sets then, the new one if it has the template. It does so also if the set
+// is in another slot, which the cache does not show.
 func TestAdoption(t *testing.T) {
 	owned := func(controller bool) func(*v1alpha1.MachineSet) {
 		return func(s *v1alpha1.MachineSet) {
@@ -102,7 +104,8 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// TestWhatComesLaterIsAdopted, too. It keeps its selector and template, without a hash, and its machines theirs.
+// TestWhatComesLaterIsAdopted, too. It keeps its selector and template, without a hash, and its
+// machines theirs.
 func TestWhatComesLaterIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
@@ -162,8 +165,8 @@ func TestAdoptionThatIsRefused(t *testing.T) {
 // hide moves MachineSet s to another slot: this process sees no event of it.
 func (b *bench) hide() { b.view.Sets.Remove(types.NamespacedName{Namespace: "n", Name: "s"}, "") }
 
-// A set in another slot is adopted although the first attempt fails: no event causes another one. The deployment is paused, so that it
-// does not list its sets for another reason.
+// A set in another slot is adopted although the first attempt fails: no event causes another one.
+// The deployment is paused, so that it does not list its sets for another reason.
 func TestASetInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
 	for name, fails := range map[string]func(b *bench) error{
 		"it changes meanwhile": func(b *bench) error {
@@ -219,7 +222,8 @@ func TestNothingIsRememberedOfADeploymentThatIsGone(t *testing.T) {
 	})
 }
 
-// TestASetThatHasChangedIsAdopted as it is, though the cache shows it as it was, and none is created in its place.
+// TestASetThatHasChangedIsAdopted as it is, though the cache shows it as it was, and none is
+// created in its place.
 func TestASetThatHasChangedIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put(func(*v1alpha1.MachineSet) {})
@@ -235,8 +239,8 @@ func TestASetThatHasChangedIsAdopted(t *testing.T) {
 	})
 }
 
-// TestRelease: a set whose labels do not match any more is released unchanged, with its slot, and another one is created in its place; when
-// they match again it is adopted once more.
+// TestRelease: a set whose labels do not match any more is released unchanged, with its slot, and
+// another one is created in its place; when they match again it is adopted once more.
 func TestRelease(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put(func(*v1alpha1.MachineSet) {})

@@ -8,7 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of a deployment, which goes before it.
+// TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of a deployment,
+// which goes before it.
 func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		omit       bool

@@ -31,14 +31,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// The status may be older than the machines by statusPace, which is longer than that of a set, so that the sets are sized
-// before the status is written; and by the slow pace while machines are replaced one by one, or some wait to recover.
+// The status may be older than the machines by statusPace, which is longer than that of a set, so
+// that the sets are sized before the status is written; and by the slow pace while machines are
+// replaced one by one, or some wait to recover.
 const (
 	statusPace     = time.Second
 	slowStatusPace = 10 * time.Second
 )
 
-// Config is the configuration of the controller. Machines, Metadata, View, Events and Clock are required.
+// Config is the configuration of the controller. Machines, Metadata, View, Events and Clock are
+// required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, uncached.
 	Machines machineclient.MachineV1alpha1Interface
@@ -50,20 +52,23 @@ type Config struct {
 	Events  events.EventRecorder
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
-	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
-	// as many.
+	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces,
+	// runner.TenantsAtOnce times as many.
 	Workers int
-	// Predict returns a set that is about to be written, with what its own controller would write on it next, so that both are
-	// one write. isReplaced is the result of rollout.IsReplaced for it. With nil, the set's own controller writes that itself.
+	// Predict returns a set that is about to be written, with what its own controller would write on
+	// it next, so that both are one write. isReplaced is the result of rollout.IsReplaced for it. With
+	// nil, the set's own controller writes that itself.
 	Predict func(ctx context.Context, set *v1alpha1.MachineSet, isReplaced bool) *v1alpha1.MachineSet
-	// Written has the versions of sets that this process has written. With nil, it has only those of this controller.
+	// Written has the versions of sets that this process has written. With nil, it has only those of
+	// this controller.
 	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady applies minReadySeconds to deployments that do not specify whether it applies.
 	CountMinReady bool
-	// NoComponentsTaint omits the taint critical-components-not-ready from Nodes that were updated in place, where their
-	// deployment does not specify whether they have it.
+	// NoComponentsTaint omits the taint critical-components-not-ready from Nodes that were updated in
+	// place, where their deployment does not specify whether they have it.
 	NoComponentsTaint bool
-	// KeepFromAutoscaler prevents the cluster-autoscaler from removing Nodes of a deployment while its machines are replaced.
+	// KeepFromAutoscaler prevents the cluster-autoscaler from removing Nodes of a deployment while its
+	// machines are replaced.
 	KeepFromAutoscaler bool
 	Metrics            *runner.Metrics
 	Tracer             trace.Tracer
@@ -91,8 +96,8 @@ type Controller struct {
 	rollouts      sync.Map // the rollout, and when it was first observed, by UID of the deployment; for traces
 }
 
-// New returns a Controller, and registers its event handlers at the View. Errors: those of cfg.Validate, negative Workers, and no target
-// cluster that can be found.
+// New returns a Controller, and registers its event handlers at the View. Errors: those of
+// cfg.Validate, negative Workers, and no target cluster that can be found.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -189,8 +194,8 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	}
 	desired := verdict.Deployment
 	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || anyUnhealthy(w.Machines)), c.cfg.Clock.Now()); wait > 0 {
-		// The names of deleted machines are written with the status: any other write of a deployment may cause a conflict for
-		// the cluster-autoscaler, which tries again seconds later.
+		// The names of deleted machines are written with the status: any other write of a deployment may
+		// cause a conflict for the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, wake)}, nil
 	}
 	written, err := c.deployments.Commit(ctx, w.Deployment, desired)
@@ -207,7 +212,8 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	return again, nil
 }
 
-// anyUnhealthy reports whether a machine waits to recover. Where Nodes are configured, one reboots after the other.
+// anyUnhealthy reports whether a machine waits to recover. Where Nodes are configured, one reboots
+// after the other.
 func anyUnhealthy(machines map[types.UID][]*v1alpha1.Machine) bool {
 	for _, all := range machines {
 		if slices.ContainsFunc(all, machinefacts.IsUnhealthy) {
@@ -217,8 +223,9 @@ func anyUnhealthy(machines map[types.UID][]*v1alpha1.Machine) bool {
 	return false
 }
 
-// change classifies how a deployment differs from its previous version. In a stream of changes counts are written at the slow pace;
-// conditions, failed machines and the names of deleted machines are not.
+// change classifies how a deployment differs from its previous version. In a stream of changes
+// counts are written at the slow pace; conditions, failed machines and the names of deleted
+// machines are not.
 func change(was, is *v1alpha1.MachineDeployment, isStream bool) patch.Change {
 	before, after := was.Status, is.Status
 	if was.Annotations[v1alpha1.AnnotationTriggerDeletion] != is.Annotations[v1alpha1.AnnotationTriggerDeletion] {
@@ -282,8 +289,9 @@ func (c *Controller) observeMachines(sets []*v1alpha1.MachineSet) map[types.UID]
 	return machines
 }
 
-// decide returns the verdict on a deployment. When none of the orphans that were listed is left to adopt, it records that: until then
-// they are listed again, because no event reports a change of those in other slots.
+// decide returns the verdict on a deployment. When none of the orphans that were listed is left to
+// adopt, it records that: until then they are listed again, because no event reports a change of
+// those in other slots.
 func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 	verdict := rollout.Decide(*w)
 	if verdict.Do == rollout.Rest {
@@ -295,13 +303,15 @@ func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 	return verdict
 }
 
-// mustListOrphans reports whether the deployment is new, or has another selector than when orphans were listed.
+// mustListOrphans reports whether the deployment is new, or has another selector than when orphans
+// were listed.
 func (c *Controller) mustListOrphans(d *v1alpha1.MachineDeployment) bool {
 	last, _ := c.orphansListed.Load(d.UID)
 	return last != metav1.FormatLabelSelector(d.Spec.Selector)
 }
 
-// recordLive records which sets of a deployment the API server has, and which of them the cache shows.
+// recordLive records which sets of a deployment the API server has, and which of them the cache
+// shows.
 func (c *Controller) recordLive(deployment types.UID, live map[types.UID]bool, shown []*v1alpha1.MachineSet) {
 	unseen := maps.Clone(live)
 	for _, set := range shown {
@@ -321,8 +331,8 @@ func (c *Controller) recordCreated(deployment, set types.UID) {
 	}
 }
 
-// sees reports whether the API server was read for the deployment's sets, and the given ones, which the cache shows, are all
-// that existed then and all that were created since.
+// sees reports whether the API server was read for the deployment's sets, and the given ones, which
+// the cache shows, are all that existed then and all that were created since.
 func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bool {
 	unseen := c.unseenOf(deployment)
 	for _, set := range shown {
@@ -331,8 +341,8 @@ func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bo
 	return unseen != nil && len(unseen) == 0
 }
 
-// unseenOf returns the sets that exist and that the cache has not shown yet; nil if that is not known. One worker at a time reconciles a
-// deployment, and it may change the result.
+// unseenOf returns the sets that exist and that the cache has not shown yet; nil if that is not
+// known. One worker at a time reconciles a deployment, and it may change the result.
 func (c *Controller) unseenOf(deployment types.UID) map[types.UID]bool {
 	found, _ := c.unseen.Load(deployment)
 	unseen, _ := found.(map[types.UID]bool)

@@ -26,7 +26,8 @@ import (
 // manyTimes is how often something is tried that is reported once.
 const manyTimes = 100
 
-// bench is a whole controller before an API server in memory, in a bubble, where time passes when all goroutines rest.
+// bench is a whole controller before an API server in memory, in a bubble, where time passes when
+// all goroutines rest.
 type bench struct {
 	*testing.T
 
@@ -241,7 +242,8 @@ var reportedByOthers = []string{
 	v1alpha1.EventMachineConfigChanged, v1alpha1.EventAccountCircuitBreakerOpen,
 }
 
-// TestEachEventIsEmittedOnce plays what leads to each Event of a MachineDeployment, and a hundred times more than once.
+// TestEachEventIsEmittedOnce plays what leads to each Event of a MachineDeployment, and a hundred
+// times more than once.
 func TestEachEventIsEmittedOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
 		if !slices.Contains(row.On, "MachineDeployment") || slices.Contains(reportedByOthers, row.Reason) {
@@ -264,7 +266,8 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 	}
 }
 
-// TestEachInvalidFieldIsReported: a spec that is wrong in another way than before is reported, also where the condition has the same reason.
+// TestEachInvalidFieldIsReported: a spec that is wrong in another way than before is reported, also
+// where the condition has the same reason.
 func TestEachInvalidFieldIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "Hope" })

@@ -11,8 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestUnfreeze: a deployment shows that one of its sets is frozen, by its label and its condition, and for as long as that
-// lasts. With the annotation that requests it, all its sets are unfrozen, and label, condition and annotation are removed.
+// TestUnfreeze: a deployment shows that one of its sets is frozen, by its label and its condition,
+// and for as long as that lasts. With the annotation that requests it, all its sets are unfrozen,
+// and label, condition and annotation are removed.
 func TestUnfreeze(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()

@@ -33,7 +33,8 @@ func hasUpdateKeys(node *corev1.Node) bool {
 		slices.ContainsFunc(annotations, func(key string) bool { return node.Annotations[key] != "" })
 }
 
-// observeNodes returns the Nodes of the machines that have an effect on the rollout, by name; nil if there is no target cluster.
+// observeNodes returns the Nodes of the machines that have an effect on the rollout, by name; nil
+// if there is no target cluster.
 func (c *Controller) observeNodes(d *v1alpha1.MachineDeployment, machines map[types.UID][]*v1alpha1.Machine) (map[string]*corev1.Node, error) {
 	cluster, err := c.cfg.Targets.For(d.Namespace)
 	if err != nil {
@@ -60,8 +61,8 @@ func (c *Controller) observeNodes(d *v1alpha1.MachineDeployment, machines map[ty
 	return nodes, nil
 }
 
-// nodeChanged enqueues the deployment of a Node's machine when something of an in-place update has changed, or when the Node was
-// created or deleted and could be updated so.
+// nodeChanged enqueues the deployment of a Node's machine when something of an in-place update has
+// changed, or when the Node was created or deleted and could be updated so.
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	node := after
 	if after == nil {
@@ -80,7 +81,8 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 }
 
-// concernsUpdate reports whether a change of a Node concerns its in-place update; most changes are heartbeats.
+// concernsUpdate reports whether a change of a Node concerns its in-place update; most changes are
+// heartbeats.
 func concernsUpdate(before, after *corev1.Node) bool {
 	labels, annotations := updateKeys()
 	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool { return before.Labels[key] != after.Labels[key] }) ||
@@ -88,8 +90,9 @@ func concernsUpdate(before, after *corev1.Node) bool {
 		machinefacts.InPlaceStage(before) != machinefacts.InPlaceStage(after) || machinefacts.AwaitsComponents(before) != machinefacts.AwaitsComponents(after)
 }
 
-// writeNodes writes to Nodes what an in-place update needs, or what ends it, and updates observed. A Node that has changed since it was
-// observed is read again, and the next decision is about what was read.
+// writeNodes writes to Nodes what an in-place update needs, or what ends it, and updates observed.
+// A Node that has changed since it was observed is read again, and the next decision is about what
+// was read.
 func (c *Controller) writeNodes(ctx context.Context, namespace string, observed map[string]*corev1.Node, desired []*corev1.Node) error {
 	cluster, err := c.cfg.Targets.For(namespace)
 	if err != nil {
@@ -124,7 +127,8 @@ func (c *Controller) writeNodes(ctx context.Context, namespace string, observed 
 	return nil
 }
 
-// nodePatch returns the merge patch from an observed Node to the wanted one, for the observed version only.
+// nodePatch returns the merge patch from an observed Node to the wanted one, for the observed
+// version only.
 func nodePatch(observed, desired *corev1.Node) ([]byte, error) {
 	labels, annotations := updateKeys()
 	metadata := map[string]any{
@@ -155,8 +159,8 @@ func values(of map[string]string, keys []string) map[string]any {
 	return found
 }
 
-// writeMachines writes machines, each in one write, and updates machines. A machine that has changed since it was observed is read again,
-// and the next decision is about what was read.
+// writeMachines writes machines, each in one write, and updates machines. A machine that has
+// changed since it was observed is read again, and the next decision is about what was read.
 func (c *Controller) writeMachines(ctx context.Context, machines map[types.UID][]*v1alpha1.Machine, desired []*v1alpha1.Machine) error {
 	for _, m := range desired {
 		observed := remove(machines, m.UID)

@@ -125,7 +125,8 @@ func (b *bench) updateInPlace(n *nodeServer) {
 	b.pass(time.Minute)
 }
 
-// mustBeUpdated fails unless the machine has come to the set of the new template, and nothing of the update is left.
+// mustBeUpdated fails unless the machine has come to the set of the new template, and nothing of
+// the update is left.
 func (b *bench) mustBeUpdated(n *nodeServer) {
 	b.Helper()
 	d, m := b.deployment(), b.machine()
@@ -165,7 +166,8 @@ func playInPlace(b *bench) {
 	b.mustBeUpdated(n)
 }
 
-// TestAnUpdateInPlaceAgainstTheOddsOfWriting: another client writes Node and machine all the time, and the caches show it later.
+// TestAnUpdateInPlaceAgainstTheOddsOfWriting: another client writes Node and machine all the time,
+// and the caches show it later.
 func TestAnUpdateInPlaceAgainstTheOddsOfWriting(t *testing.T) {
 	n := &nodeServer{}
 	onBench(t, func(b *bench) {
@@ -205,7 +207,8 @@ func TestNodesAreNotWrittenWhereNothingIsUpdatedInPlace(t *testing.T) {
 	}, withNode(n))
 }
 
-// TestTheNodeOfAnotherVMIsNotUpdatedInPlace: a kubelet can bind its Node to any machine, and cannot change its provider ID.
+// TestTheNodeOfAnotherVMIsNotUpdatedInPlace: a kubelet can bind its Node to any machine, and cannot
+// change its provider ID.
 func TestTheNodeOfAnotherVMIsNotUpdatedInPlace(t *testing.T) {
 	for name, tc := range map[string]struct {
 		providerID string // of the machine
@@ -230,7 +233,8 @@ func TestTheNodeOfAnotherVMIsNotUpdatedInPlace(t *testing.T) {
 	}
 }
 
-// TestWhatOfANodeConcernsItsUpdate: the next Node is selected as soon as the last one is fit for pods, and not when a timer ends.
+// TestWhatOfANodeConcernsItsUpdate: the next Node is selected as soon as the last one is fit for
+// pods, and not when a timer ends.
 func TestWhatOfANodeConcernsItsUpdate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change   func(*corev1.Node)

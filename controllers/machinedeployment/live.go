@@ -13,9 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 )
 
-// readLive reads the deployment, and the machines of its sets in one list however many there are and whichever labels they have, from the API server. What
-// must not depend on how late the caches are is decided on that; the replicas that belong to the machines that the
-// cluster-autoscaler has named, for example.
+// readLive reads the deployment, and the machines of its sets in one list however many there are
+// and whichever labels they have, from the API server. What must not depend on how late the caches
+// are is decided on that; the replicas that belong to the machines that the cluster-autoscaler has
+// named, for example.
 func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	d, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
 	if err != nil {
@@ -38,7 +39,8 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// writeMarks writes the metadata of machines. When one has changed since it was read, or was deleted, live is not current any more.
+// writeMarks writes the metadata of machines. When one has changed since it was read, or was
+// deleted, live is not current any more.
 func (c *Controller) writeMarks(ctx context.Context, live map[types.UID][]*metav1.ObjectMeta, desired []*v1alpha1.Machine) (isCurrent bool, err error) {
 	for _, m := range desired {
 		siblings := live[metav1.GetControllerOfNoCopy(m).UID]

@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// logProgress logs the step of a rollout that the difference between two versions of a deployment shows, if any.
+// logProgress logs the step of a rollout that the difference between two versions of a deployment
+// shows, if any.
 func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment) {
 	log := klog.FromContext(ctx)
 	was, is := machinefacts.ConditionOfDeployment(&before.Status, v1alpha1.MachineDeploymentProgressing), machinefacts.ConditionOfDeployment(&after.Status, v1alpha1.MachineDeploymentProgressing)
@@ -32,7 +33,8 @@ func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment)
 	}
 }
 
-// begins reports whether a rollout has begun: to a new template, also while one to another template was under way.
+// begins reports whether a rollout has begun: to a new template, also while one to another template
+// was under way.
 func begins(was, is machinefacts.Condition) bool {
 	switch is.Reason {
 	case v1alpha1.ReasonNewMachineSetCreated, v1alpha1.ReasonFoundNewMachineSet:

@@ -35,8 +35,8 @@ func (b *bench) current() (current *v1alpha1.MachineSet) {
 	return nil
 }
 
-// TestARolloutWaitsForMinReadySeconds where that counts, by the flag or by what the deployment says, which goes before: the old
-// machine stays until the new one has run for so long.
+// TestARolloutWaitsForMinReadySeconds where that counts, by the flag or by what the deployment
+// says, which goes before: the old machine stays until the new one has run for so long.
 func TestARolloutWaitsForMinReadySeconds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flag  bool

@@ -44,8 +44,9 @@ func (b *bench) since(first int) (requests []string) {
 	return requests
 }
 
-// TestNamedMachinesAreMarkedAfterALiveRead: first the deployment and the machines are read uncached, then the machines
-// are marked, and then the set has its size. When the machines are on their way out the names go in one write.
+// TestNamedMachinesAreMarkedAfterALiveRead: first the deployment and the machines are read
+// uncached, then the machines are marked, and then the set has its size. When the machines are on
+// their way out the names go in one write.
 func TestNamedMachinesAreMarkedAfterALiveRead(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
@@ -84,7 +85,8 @@ func TestNamedMachinesAreMarkedAfterALiveRead(t *testing.T) {
 	})
 }
 
-// TestAMachineThatChangesWhileItIsMarked is read again, and the set does not shrink before it is marked.
+// TestAMachineThatChangesWhileItIsMarked is read again, and the set does not shrink before it is
+// marked.
 func TestAMachineThatChangesWhileItIsMarked(t *testing.T) {
 	conflicts := 0
 	onBench(t, func(b *bench) {

@@ -83,8 +83,8 @@ func (b *bench) drift() {
 	b.pass(time.Minute)
 }
 
-// TestSetsThatDriftAreReplacedAFewTimes: each of them keeps its machines. When the released sets are deleted, or the template changes, a
-// new one is created.
+// TestSetsThatDriftAreReplacedAFewTimes: each of them keeps its machines. When the released sets
+// are deleted, or the template changes, a new one is created.
 func TestSetsThatDriftAreReplacedAFewTimes(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
@@ -135,7 +135,8 @@ func TestCreateEarlierRequestNotAnsweredSetIsFound(t *testing.T) {
 	})
 }
 
-// TestCreateWhenEarlierRequestTakesEffectIsNoCollision: an earlier request takes effect at the moment of the creation.
+// TestCreateWhenEarlierRequestTakesEffectIsNoCollision: an earlier request takes effect at the
+// moment of the creation.
 func TestCreateWhenEarlierRequestTakesEffectIsNoCollision(t *testing.T) {
 	twice := 0
 	onBench(t, func(b *bench) {
@@ -159,7 +160,8 @@ func TestCreateWhenEarlierRequestTakesEffectIsNoCollision(t *testing.T) {
 	})
 }
 
-// TestSetsAreListedLiveOnce: that the cache shows the set which was just created suffices to scale it up.
+// TestSetsAreListedLiveOnce: that the cache shows the set which was just created suffices to scale
+// it up.
 func TestSetsAreListedLiveOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
@@ -204,7 +206,8 @@ func TestSees(t *testing.T) {
 	check("the cache shows one that has gone", false, "a", "c")
 }
 
-// TestWhatConcernsASet: its own controller is asked when the size changes, and when a rollout begins or ends.
+// TestWhatConcernsASet: its own controller is asked when the size changes, and when a rollout
+// begins or ends.
 func TestWhatConcernsASet(t *testing.T) {
 	set := func(replicas int32, rolling, other string) *v1alpha1.MachineSet {
 		return &v1alpha1.MachineSet{

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// Nodes that are configured reboot one after the other: the counts of their deployment are written at the slow pace, and are right in the end.
+// Nodes that are configured reboot one after the other: the counts of their deployment are written
+// at the slow pace, and are right in the end.
 func TestCountsAreWrittenAtTheSlowPaceWhileMachinesRecover(t *testing.T) {
 	onBench(t, func(b *bench) {
 		const replicas, reboot = 20, 3 * time.Second

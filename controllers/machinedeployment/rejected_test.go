@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// In a namespace in deletion no set can be created: no rollout begins, and no Event reports an error.
+// In a namespace in deletion no set can be created: no rollout begins, and no Event reports an
+// error.
 func TestNoRolloutBeginsInANamespaceInDeletion(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
@@ -31,7 +32,8 @@ func TestNoRolloutBeginsInANamespaceInDeletion(t *testing.T) {
 	})
 }
 
-// A status that the API server rejects is written again with a back-off, and not as often as its changes may be written.
+// A status that the API server rejects is written again with a back-off, and not as often as its
+// changes may be written.
 func TestARejectedStatusIsWrittenAgainWithABackOff(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.server.Refuse("patch machinedeployments/status", errors.New("no"))

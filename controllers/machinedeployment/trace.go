@@ -20,7 +20,8 @@ type tracedRollout struct {
 	since time.Time
 }
 
-// stage returns the rollout that a deployment is in, in whose trace its passes are. It is called where there are traces.
+// stage returns the rollout that a deployment is in, in whose trace its passes are. It is called
+// where there are traces.
 func (c *Controller) stage(key types.NamespacedName) telemetry.Stage {
 	d, known := c.cfg.View.Deployments.Get(key)
 	if !known {
@@ -41,8 +42,8 @@ func (c *Controller) rolloutOf(deployment types.UID) (last tracedRollout, traced
 	return last, traced
 }
 
-// RolloutOf returns the rollout that a deployment is in, as a stage of which the passes of the deployment and its sets are traced; the zero
-// Stage if it is in none.
+// RolloutOf returns the rollout that a deployment is in, as a stage of which the passes of the
+// deployment and its sets are traced; the zero Stage if it is in none.
 func RolloutOf(view *objectcache.View, d *v1alpha1.MachineDeployment) telemetry.Stage {
 	owned, _ := view.Sets.Children(d)
 	revision, is := rollout.UnderWay(d, owned)
@@ -52,8 +53,8 @@ func RolloutOf(view *objectcache.View, d *v1alpha1.MachineDeployment) telemetry.
 	return telemetry.Stage{Name: "roll out", ID: fmt.Sprintf("%s/%d", d.UID, revision)}
 }
 
-// traceEnd ends the trace of a rollout with the write that reports its end. It has begun when its set was created or, where the set is
-// older, when this process has first observed it.
+// traceEnd ends the trace of a rollout with the write that reports its end. It has begun when its
+// set was created or, where the set is older, when this process has first observed it.
 func (c *Controller) traceEnd(ctx context.Context, before, written *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) {
 	is, traced := c.rolloutOf(before.UID)
 	if !traced || !rollout.Ends(before, written) {

@@ -80,7 +80,8 @@ func TestASetThatCannotBeDecodedIsDeletedWithItsDeployment(t *testing.T) {
 	})
 }
 
-// A set that has no controller and cannot be decoded is adopted by its metadata: it may be the one that is wanted.
+// A set that has no controller and cannot be decoded is adopted by its metadata: it may be the one
+// that is wanted.
 func TestASetWithoutControllerThatCannotBeDecodedIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put(func(*v1alpha1.MachineSet) {})
@@ -112,7 +113,8 @@ func TestTheNewSetHasTheNameOfOneThatCannotBeDecoded(t *testing.T) {
 	})
 }
 
-// There are never more machines than replicas and maxSurge allow, whether or not all of them can be decoded.
+// There are never more machines than replicas and maxSurge allow, whether or not all of them can be
+// decoded.
 func TestAMachineThatCannotBeDecodedCountsInARollout(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) {

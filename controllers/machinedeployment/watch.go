@@ -36,7 +36,8 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// machineChanged enqueues the deployment of a machine when the machine counts in another way than before.
+// machineChanged enqueues the deployment of a machine when the machine counts in another way than
+// before.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if before != nil && after != nil && countsAs(before) == countsAs(after) {
 		return
@@ -110,8 +111,9 @@ func (c *Controller) forget(deployment types.UID) {
 	c.pace.Forget(deployment)
 }
 
-// forgetIfGone forgets a deployment at the end of its pass, if the cache does not show it any more: the pass may have stored state
-// after the event that the deployment is gone, and no later event would drop it.
+// forgetIfGone forgets a deployment at the end of its pass, if the cache does not show it any more:
+// the pass may have stored state after the event that the deployment is gone, and no later event
+// would drop it.
 func (c *Controller) forgetIfGone(d *v1alpha1.MachineDeployment) {
 	if !c.cfg.View.Deployments.Shows(d) {
 		c.forget(d.UID)

@@ -25,12 +25,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// listLive lists the machines that match the set's selector from the API server: one list of metadata, however many there are.
-// For a set that is being deleted it lists all machines of the namespace, so that those which have lost their labels are
-// deleted, too.
+// listLive lists the machines that match the set's selector from the API server: one list of
+// metadata, however many there are. For a set that is being deleted it lists all machines of the
+// namespace, so that those which have lost their labels are deleted, too.
 //
-// While the cache does not have all machines of the last list, that list is used again: otherwise the events of a hundred new
-// machines would cause a hundred lists.
+// While the cache does not have all machines of the last list, that list is used again: otherwise
+// the events of a hundred new machines would cause a hundred lists.
 func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 	if live := c.lastList(w); live != nil {
 		w.Live = live
@@ -69,7 +69,8 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 	return nil
 }
 
-// lastList returns the last list if it has machines that the cache should show and does not; nil otherwise.
+// lastList returns the last list if it has machines that the cache should show and does not; nil
+// otherwise.
 func (c *Controller) lastList(w *scale.World) *scale.Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +89,8 @@ func (c *Controller) readAgain(ctx context.Context, w *scale.World, found metav1
 	return err
 }
 
-// read reads a machine from the API server. Of one that cannot be decoded it returns the metadata only.
+// read reads a machine from the API server. Of one that cannot be decoded it returns the metadata
+// only.
 func (c *Controller) read(ctx context.Context, namespace, name string) (*v1alpha1.Machine, error) {
 	m, err := c.cfg.Machines.Machines(namespace).Get(ctx, name, metav1.GetOptions{})
 	if failure, undecodable := decode.FailureOf(err); undecodable {
@@ -126,8 +128,9 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 	return err
 }
 
-// createOne creates one machine. occupied reports whether its name belongs to another machine. A machine that exists with this set
-// and ordinal was created by an earlier pass that has not observed it.
+// createOne creates one machine. occupied reports whether its name belongs to another machine. A
+// machine that exists with this set and ordinal was created by an earlier pass that has not
+// observed it.
 func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (occupied bool, err error) {
 	machine := newMachine(ctx, set, ordinal)
 	if _, known := c.cfg.View.Classes.Get(types.NamespacedName{Namespace: set.Namespace, Name: machine.Spec.Class.Name}); known {
@@ -149,7 +152,8 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	return !isOurs, nil
 }
 
-// newMachine returns the object of a new machine. A finalizer of the template is not copied: no machine would end, nor be replaced.
+// newMachine returns the object of a new machine. A finalizer of the template is not copied: no
+// machine would end, nor be replaced.
 func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v1alpha1.Machine {
 	template := set.Spec.Template.DeepCopy()
 	m := &v1alpha1.Machine{
@@ -179,7 +183,8 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 	return m
 }
 
-// delete deletes machines for the reasons, by their UIDs. A machine that has changed since it was observed is left to the next pass.
+// delete deletes machines for the reasons, by their UIDs. A machine that has changed since it was
+// observed is left to the next pass.
 func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine, reasons map[types.UID]receipt.Reason) error {
 	var mu sync.Mutex
 	var deleted []deletion.Deletion
@@ -222,7 +227,8 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 	return err
 }
 
-// update writes machines. A machine that has changed since it was observed is left to the next pass.
+// update writes machines. A machine that has changed since it was observed is left to the next
+// pass.
 func (c *Controller) update(ctx context.Context, w *scale.World, desired []*v1alpha1.Machine) error {
 	place := make(map[types.UID]int, len(w.Owned))
 	for i, m := range w.Owned {
@@ -242,7 +248,8 @@ func (c *Controller) update(ctx context.Context, w *scale.World, desired []*v1al
 	})
 }
 
-// adopt sets the set as the controller of machines, after a live read has confirmed that the set exists.
+// adopt sets the set as the controller of machines, after a live read has confirmed that the set
+// exists.
 func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
 	live, err := c.cfg.Machines.MachineSets(w.Set.Namespace).Get(ctx, w.Set.Name, metav1.GetOptions{})
 	if err != nil {

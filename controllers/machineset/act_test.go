@@ -19,7 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// TestNewMachines have what follows from their set from the first request on: no further write is needed.
+// TestNewMachines have what follows from their set from the first request on: no further write is
+// needed.
 func TestNewMachines(t *testing.T) {
 	for name, tc := range map[string]struct {
 		timeout string
@@ -59,8 +60,9 @@ func TestNewMachines(t *testing.T) {
 	}
 }
 
-// TestNameOfANewMachineIsInUse: another client creates a machine of that name just before. It is the set's only if it has both the set
-// as its controller and the ordinal; otherwise it is left alone, and the set creates one under another name.
+// TestNameOfANewMachineIsInUse: another client creates a machine of that name just before. It is
+// the set's only if it has both the set as its controller and the ordinal; otherwise it is left
+// alone, and the set creates one under another name.
 func TestNameOfANewMachineIsInUse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		owner   string // the controller of the machine
@@ -123,8 +125,8 @@ func TestRejectedCreationEmitsNoSuccess(t *testing.T) {
 	})
 }
 
-// TestDeletionThatComesLate: a machine that does not exist any more counts as deleted, and one that has changed is left alone until the
-// next pass, which its event starts. Neither is a failure.
+// TestDeletionThatComesLate: a machine that does not exist any more counts as deleted, and one that
+// has changed is left alone until the next pass, which its event starts. Neither is a failure.
 func TestDeletionThatComesLate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer  error

@@ -20,7 +20,8 @@ func (b *bench) hide(name string) {
 	b.controller.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: name}, "")
 }
 
-// onRequest calls f with the first request that it is meant for, and answers that with the error of f.
+// onRequest calls f with the first request that it is meant for, and answers that with the error of
+// f.
 func (b *bench) onRequest(verb, name string, f func() error) {
 	done := false
 	b.server.Fault(func(r apiserver.Request) error {
@@ -32,8 +33,8 @@ func (b *bench) onRequest(verb, name string, f func() error) {
 	})
 }
 
-// An orphan in another slot is adopted although the first attempt fails: no event causes another one. The set needs no machines, so that
-// it does not list them for another reason.
+// An orphan in another slot is adopted although the first attempt fails: no event causes another
+// one. The set needs no machines, so that it does not list them for another reason.
 func TestAnOrphanInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
 	for name, fails := range map[string]func(b *bench) error{
 		"it changes meanwhile": func(b *bench) error {
@@ -65,7 +66,8 @@ func TestAnOrphanInAnotherSlotIsAdoptedByTheNextAttempt(t *testing.T) {
 	}
 }
 
-// An orphan that is written at each attempt to adopt it does not keep the pass from creating machines, and is adopted when that ends.
+// An orphan that is written at each attempt to adopt it does not keep the pass from creating
+// machines, and is adopted when that ends.
 func TestAnOrphanThatIsWrittenAllTheTimeStopsNothing(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put("m")

@@ -19,8 +19,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// A class is checked again after brokenClassCheck while machines of it cannot get VMs, else after classCheck: once there are machines, they wait
-// for what is missing, and report it. A check that was put off is tried again after putOffClassCheck.
+// A class is checked again after brokenClassCheck while machines of it cannot get VMs, else after
+// classCheck: once there are machines, they wait for what is missing, and report it. A check that
+// was put off is tried again after putOffClassCheck.
 const (
 	brokenClassCheck = 30 * time.Second
 	classCheck       = 10 * time.Minute
@@ -36,8 +37,9 @@ type classCheckOf struct {
 	next    time.Time // when the class is checked again
 }
 
-// observeClass records what is known of the class of a set whose class has not proved itself: no machine of the set has a VM. Sets that a
-// rollout replaces are left out: their class may have been deleted, and they create no machines.
+// observeClass records what is known of the class of a set whose class has not proved itself: no
+// machine of the set has a VM. Sets that a rollout replaces are left out: their class may have been
+// deleted, and they create no machines.
 func (c *Controller) observeClass(w *scale.World, known *done) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,8 +68,9 @@ func (c *Controller) isOld(set *v1alpha1.MachineSet) bool {
 
 func hasVM(m *v1alpha1.Machine) bool { return m.Spec.ProviderID != "" }
 
-// checkClass checks the class of a set. A check that fails changes nothing, and is repeated later: the machines have to be created all the
-// same. So is one that would have to wait for others. Errors: the end of ctx, or of the ownership.
+// checkClass checks the class of a set. A check that fails changes nothing, and is repeated later:
+// the machines have to be created all the same. So is one that would have to wait for others.
+// Errors: the end of ctx, or of the ownership.
 func (c *Controller) checkClass(ctx context.Context, w *scale.World) error {
 	class := types.NamespacedName{Namespace: w.Set.Namespace, Name: w.Set.Spec.Template.Spec.Class.Name}
 	is := classCheckOf{class: class.Name, problem: w.ClassProblem, unknown: w.ClassUnknown, failed: w.ClassCheckLast}

@@ -99,7 +99,8 @@ func TestClassWithoutVMsIsReportedBeforeAMachineIsCreatedUntilItDoes(t *testing.
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
-// A driver that hangs stops the machines of its provider only, also where one tenant has many sets of it, and delays no check of another tenant.
+// A driver that hangs stops the machines of its provider only, also where one tenant has many sets
+// of it, and delays no check of another tenant.
 func TestChecksThatHangDelayNoMachines(t *testing.T) {
 	hangs := func(ctx context.Context, class types.NamespacedName) (string, error) {
 		if class.Namespace == "n" {
@@ -126,7 +127,8 @@ func TestChecksThatHangDelayNoMachines(t *testing.T) {
 	}, func(cfg *Config) { cfg.ClassProblem, cfg.Workers = hangs, 2*checksAtOnce })
 }
 
-// All namespaces together have a limit of checks, too. The end of this process's ownership is no result for others.
+// All namespaces together have a limit of checks, too. The end of this process's ownership is no
+// result for others.
 func TestClassChecksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClassChecks(clock.RealClock{}, func(ctx context.Context, _ types.NamespacedName) (string, error) {
@@ -256,7 +258,8 @@ func TestClassOfASetThatARolloutReplacesIsNotChecked(t *testing.T) {
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
-// A check writes on the class which fields the driver does not know. That is no change of the class that leads to another check, for each answer of a driver.
+// A check writes on the class which fields the driver does not know. That is no change of the class
+// that leads to another check, for each answer of a driver.
 func TestClassCheckOwnWriteLeadsToNoCheck(t *testing.T) {
 	var b *bench
 	checks := 0

@@ -13,15 +13,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// checksOfNamespace is the maximum number of concurrent checks in one namespace, and checksAtOnce that of all. Secrets are read one after the
-// other: a replica that takes over thousands of sets without machines must not delay the creation of others' VMs. No set waits for one of these
+// checksOfNamespace is the maximum number of concurrent checks in one namespace, and checksAtOnce
+// that of all. Secrets are read one after the other: a replica that takes over thousands of sets
+// without machines must not delay the creation of others' VMs. No set waits for one of these
 // checks, because all may be of a driver that hangs; those of other namespaces go on then.
 const (
 	checksOfNamespace = 4
 	checksAtOnce      = runner.TenantsAtOnce * checksOfNamespace
 )
 
-// sharedCheck is for how long the result of a check is used for other sets of the class: longer than a check is put off.
+// sharedCheck is for how long the result of a check is used for other sets of the class: longer
+// than a check is put off.
 const sharedCheck = 2 * putOffClassCheck
 
 // errCheckEndless is the error of a check that has not returned.
@@ -36,7 +38,8 @@ type classResult struct {
 	outdated bool
 }
 
-// next returns when to check the class again. isBroken reports whether machines cannot get VMs, and none waits for what is missing.
+// next returns when to check the class again. isBroken reports whether machines cannot get VMs, and
+// none waits for what is missing.
 func (r classResult) next(isBroken bool) time.Time {
 	switch {
 	case r.outdated:
@@ -47,7 +50,8 @@ func (r classResult) next(isBroken bool) time.Time {
 	return r.at.Add(classCheck)
 }
 
-// classChecks checks a class once for all of its sets. Create it with newClassChecks; it is safe for concurrent use.
+// classChecks checks a class once for all of its sets. Create it with newClassChecks; it is safe
+// for concurrent use.
 type classChecks struct {
 	clock clock.PassiveClock
 	check func(ctx context.Context, class types.NamespacedName) (problem string, err error)
@@ -62,8 +66,8 @@ func newClassChecks(c clock.PassiveClock, check func(context.Context, types.Name
 	return &classChecks{clock: c, check: check, results: map[types.NamespacedName]*classResult{}, running: map[string]int{}}
 }
 
-// of returns the result of a check that has ended within sharedCheck, or of a new one. known is false if that would have to wait for others, of the
-// same class or of too many.
+// of returns the result of a check that has ended within sharedCheck, or of a new one. known is
+// false if that would have to wait for others, of the same class or of too many.
 func (c *classChecks) of(ctx context.Context, class types.NamespacedName) (result classResult, known bool) {
 	result, begun := c.begin(class)
 	if begun == nil {

@@ -35,19 +35,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// The status may be older than the machines by statusPace and, while they are replaced one by one or some wait to recover, by
-// slowStatusPace.
+// The status may be older than the machines by statusPace and, while they are replaced one by one
+// or some wait to recover, by slowStatusPace.
 const (
 	statusPace     = 500 * time.Millisecond
 	slowStatusPace = 10 * time.Second
 )
 
-// keepObserved is how long intents that are all observed may remain on a set whose machines are being replaced, to be removed
-// together with the next ones.
+// keepObserved is how long intents that are all observed may remain on a set whose machines are
+// being replaced, to be removed together with the next ones.
 const keepObserved = 10 * time.Second
 
-// Config is the configuration of the controller. All fields but ClassProblem, Written, CountMinReady, Gate, Workers, Metrics, Tracer and Rollout
-// are required.
+// Config is the configuration of the controller. All fields but ClassProblem, Written,
+// CountMinReady, Gate, Workers, Metrics, Tracer and Rollout are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, uncached.
 	Machines machineclient.MachineV1alpha1Interface
@@ -59,21 +59,24 @@ type Config struct {
 	Deletions *deletion.Recorder
 	Clock     clock.WithTicker
 	Gate      runner.Gate[types.NamespacedName]
-	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
-	// as many.
+	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces,
+	// runner.TenantsAtOnce times as many.
 	Workers int
-	// Held reports whether deletions of machines in a namespace are held. HoldChanged has to be called when
-	// that changes.
+	// Held reports whether deletions of machines in a namespace are held. HoldChanged has to be called
+	// when that changes.
 	Held func(namespace string) (why string, held bool)
-	// ClassProblem returns what keeps machines of a class from getting VMs; "" if nothing does. With nil, no class is checked.
+	// ClassProblem returns what keeps machines of a class from getting VMs; "" if nothing does. With
+	// nil, no class is checked.
 	ClassProblem func(ctx context.Context, class types.NamespacedName) (problem string, err error)
-	// Written has the versions of sets that this process has written. With nil, it has only those of this controller.
+	// Written has the versions of sets that this process has written. With nil, it has only those of
+	// this controller.
 	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady applies minReadySeconds to sets whose root does not specify whether it applies.
 	CountMinReady bool
 	Metrics       *runner.Metrics
 	Tracer        trace.Tracer
-	// Rollout returns the rollout that a deployment is in, for traces. Nil means that each pass of a set is a trace.
+	// Rollout returns the rollout that a deployment is in, for traces. Nil means that each pass of a
+	// set is a trace.
 	Rollout func(d *v1alpha1.MachineDeployment) telemetry.Stage
 }
 
@@ -101,8 +104,8 @@ type Controller struct {
 	checks   *classChecks
 }
 
-// done records what this process has done for a set and the cache does not show yet. It only saves requests that would have no
-// effect: names and preconditions already prevent the effect.
+// done records what this process has done for a set and the cache does not show yet. It only saves
+// requests that would have no effect: names and preconditions already prevent the effect.
 type done struct {
 	busy        pacing.Mutex // locked during a decision about the set
 	allObserved time.Time    // since when the intents on the set are all observed; zero when it has none, or one is not observed
@@ -120,7 +123,8 @@ type done struct {
 	awaited map[types.UID]*metav1.ObjectMeta // machines of the list that the cache has not shown since
 }
 
-// New returns a Controller, and registers its event handlers at the View. Errors: those of cfg.Validate, and negative Workers.
+// New returns a Controller, and registers its event handlers at the View. Errors: those of
+// cfg.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -239,8 +243,9 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	return machinefacts.Sooner(wait, verdict.Wake), err
 }
 
-// change classifies how a status differs from the previous one. While machines are replaced, or some wait to recover, counts are
-// written at the slow pace: Nodes that are configured reboot one after the other. Conditions and failed machines are not.
+// change classifies how a status differs from the previous one. While machines are replaced, or
+// some wait to recover, counts are written at the slow pace: Nodes that are configured reboot one
+// after the other. Conditions and failed machines are not.
 func change(w scale.World, after v1alpha1.MachineSetStatus) patch.Change {
 	before := w.Set.Status
 	isStream := isRolling(w.Set) || slices.ContainsFunc(w.Owned, machinefacts.IsUnhealthy)
@@ -288,8 +293,9 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	return w
 }
 
-// decide returns the verdict on a set. When none of the orphans that were listed is left to adopt, it records that: until then they
-// are listed again, because no event reports a change of those in other slots.
+// decide returns the verdict on a set. When none of the orphans that were listed is left to adopt,
+// it records that: until then they are listed again, because no event reports a change of those in
+// other slots.
 func (c *Controller) decide(w *scale.World) scale.Verdict {
 	verdict := scale.Decide(*w)
 	if verdict.Do == scale.Rest {
@@ -324,8 +330,8 @@ func (c *Controller) listed(w *scale.World, begun time.Time) {
 	}
 }
 
-// doneFor returns what this process has done for the set, without what the cache shows by now. One worker at a time reconciles
-// a set, and it records in the result what it does.
+// doneFor returns what this process has done for the set, without what the cache shows by now. One
+// worker at a time reconciles a set, and it records in the result what it does.
 func (c *Controller) doneFor(set *v1alpha1.MachineSet, owned []*v1alpha1.Machine) *done {
 	c.mu.Lock()
 	defer c.mu.Unlock()

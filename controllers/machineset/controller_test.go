@@ -43,7 +43,8 @@ func (b *bench) delete(name string) {
 	b.server.Delete("machines", "n", name)
 }
 
-// If its class exists, a machine is created with the note that its VM may have been requested: its controller need not write it.
+// If its class exists, a machine is created with the note that its VM may have been requested: its
+// controller need not write it.
 func TestMachinesAreCreatedWithTheCreateNote(t *testing.T) {
 	for _, isThere := range []bool{true, false} {
 		onBench(t, func(b *bench) {
@@ -61,8 +62,8 @@ func TestMachinesAreCreatedWithTheCreateNote(t *testing.T) {
 	}
 }
 
-// Metadata of a template that belongs to controllers would delete each machine, keep it from being deleted, or let it begin in the middle
-// of its life.
+// Metadata of a template that belongs to controllers would delete each machine, keep it from being
+// deleted, or let it begin in the middle of its life.
 func TestMachinesGetNoMetadataOfControllersFromTheirTemplate(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1, func(set *v1alpha1.MachineSet) {
@@ -91,7 +92,8 @@ func TestMachinesGetNoMetadataOfControllersFromTheirTemplate(t *testing.T) {
 	})
 }
 
-// A set adopts what Kubernetes' sets adopt: all that match its selector, has no controller, and stays.
+// A set adopts what Kubernetes' sets adopt: all that match its selector, has no controller, and
+// stays.
 func TestAdoption(t *testing.T) {
 	labelled := func(value string) func(*v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) { m.Labels[v1alpha1.LabelName] = value }
@@ -136,7 +138,8 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
-// An orphan that is not any more as the cache shows it is adopted as it is, and none is created in its place.
+// An orphan that is not any more as the cache shows it is adopted as it is, and none is created in
+// its place.
 func TestAnOrphanThatHasChangedIsAdopted(t *testing.T) {
 	var view *objectcache.View
 	onBench(t, func(b *bench) {
@@ -188,8 +191,8 @@ func TestAnEndingSetAdoptsNothing(t *testing.T) {
 	})
 }
 
-// A machine whose labels do not match any more is released, with its slot, and another one is created instead; when they
-// match again it is adopted again.
+// A machine whose labels do not match any more is released, with its slot, and another one is
+// created instead; when they match again it is adopted again.
 func TestRelease(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)
@@ -222,8 +225,8 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// Changes of nodeTemplate, configuration and class kind reach the machines that are there, in one write each, and without a
-// new machine; those that have failed stay as they are.
+// Changes of nodeTemplate, configuration and class kind reach the machines that are there, in one
+// write each, and without a new machine; those that have failed stay as they are.
 func TestHotSync(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(10)

@@ -10,8 +10,9 @@ import (
 // parallel is the maximum number of concurrent requests for one set.
 const parallel = 32
 
-// slowStart calls f for the items in batches of 1, 2, 4, 8, …, and begins no batch after a failure: what is rejected for one
-// machine is mostly rejected for all, and a hundred rejections contain no more information than the first.
+// slowStart calls f for the items in batches of 1, 2, 4, 8, …, and begins no batch after a failure:
+// what is rejected for one machine is mostly rejected for all, and a hundred rejections contain no
+// more information than the first.
 func slowStart[T any](items []T, f func(T) error) error {
 	for size := 1; len(items) > 0; size *= 2 {
 		batch := items[:min(size, len(items))]
@@ -28,8 +29,8 @@ func slowStart[T any](items []T, f func(T) error) error {
 	return nil
 }
 
-// each calls f for all items, at most parallel at a time, and returns the first error, with the number of the others: they
-// mostly have the same cause.
+// each calls f for all items, at most parallel at a time, and returns the first error, with the
+// number of the others: they mostly have the same cause.
 func each[T any](items []T, f func(T) error) error {
 	errs := make([]error, len(items))
 	var running sync.WaitGroup

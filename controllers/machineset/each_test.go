@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestSlowStart has requests take a second each, so that those of one batch are those of one second.
+// TestSlowStart has requests take a second each, so that those of one batch are those of one
+// second.
 func TestSlowStart(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -66,7 +67,8 @@ func text(err error) string {
 	return strings.TrimSpace(err.Error())
 }
 
-// One machine is tried at a time while the API server refuses them, and it shows in the condition that the others wait.
+// One machine is tried at a time while the API server refuses them, and it shows in the condition
+// that the others wait.
 func TestRefusedMachinesAreTriedOneAtATime(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.server.Refuse("create machines", errors.New("quota"))
@@ -87,7 +89,8 @@ func TestRefusedMachinesAreTriedOneAtATime(t *testing.T) {
 	})
 }
 
-// A status that the API server rejects is written again with a back-off, and not as often as its changes may be written.
+// A status that the API server rejects is written again with a back-off, and not as often as its
+// changes may be written.
 func TestARejectedStatusIsWrittenAgainWithABackOff(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1)

@@ -24,8 +24,8 @@ import (
 // manyTimes is how often an action is repeated that must be reported once.
 const manyTimes = 100
 
-// bench is a whole controller with an API server in memory, in a bubble of synctest, where time advances when no goroutine can
-// continue.
+// bench is a whole controller with an API server in memory, in a bubble of synctest, where time
+// advances when no goroutine can continue.
 type bench struct {
 	*testing.T
 
@@ -203,7 +203,8 @@ var reportedByOthers = []string{
 	v1alpha1.EventAccountCircuitBreakerOpen,
 }
 
-// TestEachEventIsEmittedOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.
+// TestEachEventIsEmittedOnce plays what leads to each Event of a MachineSet, and a hundred times
+// more than once.
 func TestEachEventIsEmittedOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
 		if !slices.Contains(row.On, "MachineSet") || slices.Contains(reportedByOthers, row.Reason) {
@@ -224,7 +225,8 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 	}
 }
 
-// TestEachInvalidFieldIsReported: a spec that is wrong in another way than before is reported, also if the condition is unchanged.
+// TestEachInvalidFieldIsReported: a spec that is wrong in another way than before is reported, also
+// if the condition is unchanged.
 func TestEachInvalidFieldIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1, func(set *v1alpha1.MachineSet) { set.Spec.Template.Spec.Class.Name = "" })

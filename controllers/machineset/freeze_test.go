@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestUnfreeze: a frozen set creates no machines and reports that, until the end of the freeze is requested: then no trace is left.
+// TestUnfreeze: a frozen set creates no machines and reports that, until the end of the freeze is
+// requested: then no trace is left.
 func TestUnfreeze(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2, func(set *v1alpha1.MachineSet) { set.Labels[v1alpha1.LabelFreeze] = "True" })

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// While deletions are held, a set that is scaled down keeps the machines that run. When the hold ends they are deleted at once.
+// While deletions are held, a set that is scaled down keeps the machines that run. When the hold
+// ends they are deleted at once.
 func TestHoldKeepsMachines(t *testing.T) {
 	var held atomic.Bool
 	held.Store(true)

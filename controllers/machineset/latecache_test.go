@@ -27,8 +27,9 @@ import (
 // lateWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const lateWorlds = 40
 
-// lateWorld is a controller before an API server that refuses requests, or does not answer them, with caches that show what
-// changes as late as the dice say. It is stopped, and another one begins.
+// lateWorld is a controller before an API server that refuses requests, or does not answer them,
+// with caches that show what changes as late as the dice say. It is stopped, and another one
+// begins.
 type lateWorld struct {
 	*bench
 
@@ -42,13 +43,14 @@ type lateWorld struct {
 	requested map[string]int // how often, by request
 	story     []string
 
-	// most and fewest are the extremes of the desired number of machines since the last time without changes; lost is the number of
-	// machines that others have deleted since.
+	// most and fewest are the extremes of the desired number of machines since the last time without
+	// changes; lost is the number of machines that others have deleted since.
 	most, fewest, lost int
 }
 
-// However late each cache is, for all that the API server refuses or does not answer, and wherever a process ends: there are
-// never more machines than desired, never fewer than desired and left, and in the end as many as desired.
+// However late each cache is, for all that the API server refuses or does not answer, and wherever
+// a process ends: there are never more machines than desired, never fewer than desired and left,
+// and in the end as many as desired.
 func TestSetConvergesWithALateCache(t *testing.T) {
 	for seed := range uint64(worlds.Some(lateWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -108,8 +110,8 @@ func (w *lateWorld) note(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf(format, args...))
 }
 
-// fault draws whether a request fails. It depends on the request, and not on its time: requests of one batch
-// are in no order.
+// fault draws whether a request fails. It depends on the request, and not on its time: requests of
+// one batch are in no order.
 func (w *lateWorld) fault(r apiserver.Request, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,8 +204,8 @@ func (w *lateWorld) disturb() {
 	}
 }
 
-// orphan removes a machine from the set as another client; the set must adopt it unchanged, and create none instead; or it
-// changes one that has no controller.
+// orphan removes a machine from the set as another client; the set must adopt it unchanged, and
+// create none instead; or it changes one that has no controller.
 func (w *lateWorld) orphan() {
 	standing := w.standing()
 	if len(standing) == 0 {

@@ -66,8 +66,8 @@ func (l *countingLister) List(ctx context.Context, options metav1.ListOptions) (
 	return l.ResourceInterface.List(ctx, options)
 }
 
-// A replica that takes a set over gets its machines one by one. The number of its requests to the API server meanwhile does not
-// grow with their number, and it creates none.
+// A replica that takes a set over gets its machines one by one. The number of its requests to the
+// API server meanwhile does not grow with their number, and it creates none.
 func TestPendingMachinesAreListedOnce(t *testing.T) {
 	const machines = 50
 	onBench(t, func(b *bench) {
@@ -107,8 +107,9 @@ func watched(view **objectcache.View, source *counting) func(*Config) {
 	}
 }
 
-// TestListsAreOfTheSetsMachines: of those that match its selector, and of all in its namespace when it is being deleted: then machines
-// that have lost their labels are deleted, too, and orphans are not read.
+// TestListsAreOfTheSetsMachines: of those that match its selector, and of all in its namespace when
+// it is being deleted: then machines that have lost their labels are deleted, too, and orphans are
+// not read.
 func TestListsAreOfTheSetsMachines(t *testing.T) {
 	var view *objectcache.View
 	var source counting
@@ -147,7 +148,8 @@ const noFailures = `
 controller_runtime_reconcile_errors_total{controller="machineset"} 0
 `
 
-// TestMachineThatNeverShowsIsListedAgain: the list that has it is used while the cache may be late, and not permanently. No pass fails for it.
+// TestMachineThatNeverShowsIsListedAgain: the list that has it is used while the cache may be late,
+// and not permanently. No pass fails for it.
 func TestMachineThatNeverShowsIsListedAgain(t *testing.T) {
 	var view *objectcache.View
 	var source counting
@@ -218,7 +220,8 @@ func TestSetThatLeavesTheCacheDuringItsPass(t *testing.T) {
 	}, watched(&view, &source))
 }
 
-// TestMachinesAreListedAgainAfterAFailedCreation: before more are recorded, because the first list has nothing of what was created since.
+// TestMachinesAreListedAgainAfterAFailedCreation: before more are recorded, because the first list
+// has nothing of what was created since.
 func TestMachinesAreListedAgainAfterAFailedCreation(t *testing.T) {
 	var view *objectcache.View
 	var source counting

@@ -26,7 +26,8 @@ func (b *bench) fails() {
 	b.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDisruptions, set.Annotations[v1alpha1.AnnotationDisruptions])
 }
 
-// Machines that fail as soon as they exist are created at most as often as the delays allow. Without them it was one a second.
+// Machines that fail as soon as they exist are created at most as often as the delays allow.
+// Without them it was one a second.
 func TestSetWhoseMachinesFailCreatesThemWithDelays(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1)

@@ -9,10 +9,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Collectors return the metrics of MachineSets that dashboards know from Machine Controller Manager. They are calculated at
-// each scrape from the sets in this replica's slots, so that one that was deleted, or moved to another replica, has none. While
-// acts returns false this replica may have lost its slots without a notice, and reports none. byMachine has the names of the metrics
-// that have a series for each machine and are emitted all the same.
+// Collectors return the metrics of MachineSets that dashboards know from Machine Controller
+// Manager. They are calculated at each scrape from the sets in this replica's slots, so that one
+// that was deleted, or moved to another replica, has none. While acts returns false this replica
+// may have lost its slots without a notice, and reports none. byMachine has the names of the
+// metrics that have a series for each machine and are emitted all the same.
 func (c *Controller) Collectors(acts func() bool, byMachine []string) []prometheus.Collector {
 	return []prometheus.Collector{c.stale, telemetry.NewGauges(acts, c.cfg.View.Sets.All, telemetry.Allowed(byMachine, gauges())...)}
 }

@@ -18,8 +18,8 @@ func (b *bench) turns(name string, phase v1alpha1.MachinePhase) {
 // statusWrites returns how often the status of sets was written so far.
 func (b *bench) statusWrites() int { return b.server.Count("patch machinesets/status") }
 
-// Nodes that are configured reboot one after the other: the counts of their set are written at the slow pace, and are right in the end. One
-// machine alone is reported at once.
+// Nodes that are configured reboot one after the other: the counts of their set are written at the
+// slow pace, and are right in the end. One machine alone is reported at once.
 func TestCountsAreWrittenAtTheSlowPaceWhileMachinesRecover(t *testing.T) {
 	onBench(t, func(b *bench) {
 		const replicas, reboot = 20, 3 * time.Second

@@ -10,10 +10,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
 
-// Predict returns a set that is about to be written, with the intents that this controller would record on it next, so that new
-// replicas and the intents for them are one write. That is as safe as two writes, because the intents are based on the same
-// version of the set. The set is returned unchanged while another decision about it is in progress, and if the API server
-// cannot be read. isReplaced is for scale.World.IsReplaced.
+// Predict returns a set that is about to be written, with the intents that this controller would
+// record on it next, so that new replicas and the intents for them are one write. That is as safe
+// as two writes, because the intents are based on the same version of the set. The set is returned
+// unchanged while another decision about it is in progress, and if the API server cannot be read.
+// isReplaced is for scale.World.IsReplaced.
 func (c *Controller) Predict(ctx context.Context, set *v1alpha1.MachineSet, isReplaced bool) *v1alpha1.MachineSet {
 	defer c.forgetIfGone(set)
 	c.mu.Lock()
@@ -60,7 +61,8 @@ func (c *Controller) known(set types.UID) *done {
 	return known
 }
 
-// allObserved records whether the intents on a set are all observed, and returns how long they may remain; 0 when there are none.
+// allObserved records whether the intents on a set are all observed, and returns how long they may
+// remain; 0 when there are none.
 func (c *Controller) allObserved(set types.UID, are bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestPredict: a new size and the intents that follow from it are one write, and the machines come of it all the same.
+// TestPredict: a new size and the intents that follow from it are one write, and the machines come
+// of it all the same.
 func TestPredict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		replicas int32

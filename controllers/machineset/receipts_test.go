@@ -54,7 +54,8 @@ func (r *receipts) lines(t *testing.T) []receipt.Receipt {
 	return all
 }
 
-// TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot deletes several machines of a MachineDeployment's set at once.
+// TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot deletes several machines of a
+// MachineDeployment's set at once.
 func TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {

@@ -122,8 +122,8 @@ func TestAMachineThatCannotBeDecodedIsNotWritten(t *testing.T) {
 	})
 }
 
-// A machine without an owner that cannot be decoded is adopted by its metadata, and none is created instead; it prevents
-// no set of the namespace from being reconciled.
+// A machine without an owner that cannot be decoded is adopted by its metadata, and none is created
+// instead; it prevents no set of the namespace from being reconciled.
 func TestAnOrphanThatCannotBeDecodedIsAdopted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		label   string
@@ -150,7 +150,8 @@ func TestAnOrphanThatCannotBeDecodedIsAdopted(t *testing.T) {
 	}
 }
 
-// The name of a machine that is about to be created can belong to one that cannot be decoded and is not the set's.
+// The name of a machine that is about to be created can belong to one that cannot be decoded and is
+// not the set's.
 func TestNameIsInUseByAnUndecodableMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0)

@@ -22,7 +22,8 @@ func (c *Controller) watch() {
 	ownerref.OnUndecodable(c.cfg.View.Machines.Undecodable, c.runner.Enqueue)
 }
 
-// allowed enqueues the set of a machine that has got a disruption: the machine may have failed already.
+// allowed enqueues the set of a machine that has got a disruption: the machine may have failed
+// already.
 func (c *Controller) allowed(machine types.NamespacedName) {
 	if m, known := c.cfg.View.Machines.Get(machine); known {
 		if set := metav1.GetControllerOfNoCopy(m); set != nil {
@@ -31,7 +32,8 @@ func (c *Controller) allowed(machine types.NamespacedName) {
 	}
 }
 
-// HoldChanged enqueues the sets of a namespace, with "" all sets: their machines may be deleted now, or not any more.
+// HoldChanged enqueues the sets of a namespace, with "" all sets: their machines may be deleted
+// now, or not any more.
 func (c *Controller) HoldChanged(namespace string) {
 	sets := c.cfg.View.Sets.All()
 	if namespace != "" {
@@ -69,8 +71,9 @@ func (c *Controller) forget(set types.UID) {
 	delete(c.done, set)
 }
 
-// forgetIfGone forgets a set at the end of a decision about it, if the cache does not show it any more: the decision may have stored
-// state after the event that the set is gone, and no later event would drop it.
+// forgetIfGone forgets a set at the end of a decision about it, if the cache does not show it any
+// more: the decision may have stored state after the event that the set is gone, and no later event
+// would drop it.
 func (c *Controller) forgetIfGone(set *v1alpha1.MachineSet) {
 	if !c.cfg.View.Sets.Shows(set) {
 		c.forget(set.UID)
@@ -85,7 +88,8 @@ func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
 	return c.cfg.CountMinReady
 }
 
-// deploymentChanged enqueues the sets of a deployment when its annotation about minReadySeconds has changed.
+// deploymentChanged enqueues the sets of a deployment when its annotation about minReadySeconds has
+// changed.
 func (c *Controller) deploymentChanged(before, after *v1alpha1.MachineDeployment) {
 	if after == nil || minReadyAnnotation(before) == minReadyAnnotation(after) {
 		return

@@ -26,11 +26,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// machinePoll is the interval at which live reads check whether a Node that is being deleted still has a machine which is not
-// cached here: no event reports its deletion.
+// machinePoll is the interval at which live reads check whether a Node that is being deleted still
+// has a machine which is not cached here: no event reports its deletion.
 const machinePoll = time.Minute
 
-// Config is the configuration of the controller. All fields but Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Gate, Workers, Metrics and Tracer
+// are required.
 type Config struct {
 	// Metadata lists in the control cluster, without a cache.
 	Metadata metadata.Interface
@@ -50,13 +51,15 @@ func (c Config) Validate() error {
 	return required.Fields(c, "Namespace", "Gate", "Workers", "Metrics", "Tracer")
 }
 
-// Controller reconciles Nodes that are being deleted. New returns one; call it before the View and the Cluster are filled.
+// Controller reconciles Nodes that are being deleted. New returns one; call it before the View and
+// the Cluster are filled.
 type Controller struct {
 	cfg    Config
 	runner *runner.Runner[types.NamespacedName]
 }
 
-// New returns the controller and registers its handlers for Nodes and machines. Errors: those of Config.Validate, and negative Workers.
+// New returns the controller and registers its handlers for Nodes and machines. Errors: those of
+// Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -127,15 +130,16 @@ func verdictOn(hasMachine bool) string {
 	return "Release"
 }
 
-// mayHave returns a function that reports whether a Node may belong to a machine that names it: a bound Node belongs only to the
-// machine of the same namespace and name.
+// mayHave returns a function that reports whether a Node may belong to a machine that names it: a
+// bound Node belongs only to the machine of the same namespace and name.
 func mayHave(node *corev1.Node) func(m *v1alpha1.Machine) bool {
 	ref, bound := v1alpha1.MachineOf(node)
 	return func(m *v1alpha1.Machine) bool { return !bound || m.Namespace == ref.Namespace && m.Name == ref.Name }
 }
 
-// hasMachine reports, by live reads of metadata, which also return machines that cannot be decoded, whether the machine exists
-// that the Node is bound to; or, for a Node that is bound to none, a machine that names the Node, or that the Node names.
+// hasMachine reports, by live reads of metadata, which also return machines that cannot be decoded,
+// whether the machine exists that the Node is bound to; or, for a Node that is bound to none, a
+// machine that names the Node, or that the Node names.
 func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, error) {
 	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines"))
 	if ref, bound := v1alpha1.MachineOf(node); bound {

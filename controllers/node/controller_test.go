@@ -87,7 +87,8 @@ func TestFinalizerIsRemovedFromNodesWithoutMachine(t *testing.T) {
 	}
 }
 
-// The machine of a Node that waits is deleted: a handler is called if it was cached; otherwise the controller polls.
+// The machine of a Node that waits is deleted: a handler is called if it was cached; otherwise the
+// controller polls.
 func TestFinalizerIsRemovedWhenTheMachineIsDeleted(t *testing.T) {
 	for name, shown := range map[string]bool{"cached": true, "not cached": false} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +112,8 @@ func TestFinalizerIsRemovedWhenTheMachineIsDeleted(t *testing.T) {
 	}
 }
 
-// A Node that is being deleted has the place of another that was, too, and of which no cache has shown the end.
+// A Node that is being deleted has the place of another that was, too, and of which no cache has
+// shown the end.
 func TestFinalizerIsRemovedFromANodeInThePlaceOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := node(boundTo("n/m/u"))
@@ -153,7 +155,8 @@ func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1
 	return b
 }
 
-// expect waits until no goroutine can continue, and checks that no other finalizer of the Node was changed.
+// expect waits until no goroutine can continue, and checks that no other finalizer of the Node was
+// changed.
 func (b *bench) expect(released bool) {
 	b.Helper()
 	synctest.Wait()

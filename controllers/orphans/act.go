@@ -45,7 +45,8 @@ func (s *sweep) act(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stopped returns why nothing may be deleted at all, regardless of what was approved; "" if deletions may begin.
+// stopped returns why nothing may be deleted at all, regardless of what was approved; "" if
+// deletions may begin.
 func (s *sweep) stopped() string {
 	if why, held := s.cfg.Held(s.namespace); held {
 		return "deletions are held: " + cmp.Or(why, "it is not known yet whether an annotation holds them")
@@ -91,8 +92,8 @@ func (s *sweep) hold(suspect decide.Suspect, why string) {
 // notReserved is why orphans are held whose deletion could not be reserved because of an error.
 const notReserved = "the deletion could not be reserved"
 
-// reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where that is not possible they are held,
-// except those that were reserved before.
+// reserve reserves the deletion of the namespace's confirmed orphans that need no approval. Where
+// that is not possible they are held, except those that were reserved before.
 func (s *sweep) reserve(ctx context.Context) error {
 	wanted := s.unapproved()
 	if len(wanted) == 0 {
@@ -116,8 +117,9 @@ func (s *sweep) reserve(ctx context.Context) error {
 	return errors.Join(err, s.reserveOfBudget(ctx))
 }
 
-// reserveOfBudget reserves of the deletion budget what is left to be deleted, after the limit for orphans: what that holds must not use up
-// the budget, which machines share. What the budget does not allow is held, and reserved by a later sweep.
+// reserveOfBudget reserves of the deletion budget what is left to be deleted, after the limit for
+// orphans: what that holds must not use up the budget, which machines share. What the budget does
+// not allow is held, and reserved by a later sweep.
 func (s *sweep) reserveOfBudget(ctx context.Context) error {
 	if s.cfg.Budget == nil {
 		return nil
@@ -143,7 +145,8 @@ func (s *sweep) reserveOfBudget(ctx context.Context) error {
 // mostNamed is how many orphans an Event names.
 const mostNamed = 5
 
-// reportHeld reports the orphans of a scope that are not deleted without an approval; stopped is why an approval has no effect.
+// reportHeld reports the orphans of a scope that are not deleted without an approval; stopped is
+// why an approval has no effect.
 func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []decide.Suspect, stopped string) {
 	if len(held) == 0 {
 		return
@@ -173,8 +176,9 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []decide.Suspect
 	klog.FromContext(ctx).Error(nil, "Held orphans", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held), "digest", digest, "message", text)
 }
 
-// delete deletes confirmed orphans of a scope. An orphan that is found again later has no second receipt and Event: which receipts there are
-// is recorded on the class. A reservation does not show that, because the deletion may have been refused or held since.
+// delete deletes confirmed orphans of a scope. An orphan that is found again later has no second
+// receipt and Event: which receipts there are is recorded on the class. A reservation does not show
+// that, because the deletion may have been refused or held since.
 func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect, approved bool) error {
 	if len(toDelete) == 0 {
 		return nil
@@ -219,7 +223,8 @@ func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect
 	return errors.Join(append(errs, s.recordOutcomes(ctx, sc, outcomes))...)
 }
 
-// deletionOf returns the deletion of a resource, for its receipt. It has its own Event, on the MachineClass.
+// deletionOf returns the deletion of a resource, for its receipt. It has its own Event, on the
+// MachineClass.
 func deletionOf(r driver.Resource, why string, recorded receipt.Outcome) deletion.Deletion {
 	object := receipt.Object{Kind: receipt.Kind(r.Kind), Namespace: r.Namespace, Machine: r.Machine, MachineUID: r.MachineUID, Node: r.NodeName}
 	if r.Kind == driver.ResourceVM {

@@ -54,8 +54,8 @@ func TestApprovalOfNoOrphansHasNoEffect(t *testing.T) {
 	}
 }
 
-// An approval while deletions are stopped is not used up: it would have an effect later, without a person who knows of that. What is not
-// confirmed is not held.
+// An approval while deletions are stopped is not used up: it would have an effect later, without a
+// person who knows of that. What is not confirmed is not held.
 func TestApprovalWhileDeletionsAreHeldIsNotUsedUp(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.add(driver.ResourceVM, namespace, "1", "2")
@@ -127,7 +127,8 @@ func (s *sweeping) wantHeld(count int) {
 	s.events = nil
 }
 
-// An orphan whose deletion was reserved, and refused, is deleted although others have reached the limit. It counts from then on.
+// An orphan whose deletion was reserved, and refused, is deleted although others have reached the
+// limit. It counts from then on.
 func TestLedgerReservedBeforeIsDeletedBeyondTheLimit(t *testing.T) {
 	s := newSweeping(t, 1)
 	s.add(driver.ResourceVM, namespace, "1")
@@ -175,7 +176,8 @@ func TestLedgerWhenLeaseIsGoneOwnReservationsCount(t *testing.T) {
 	s.wantDeleted("1", "2")
 }
 
-// Reservations of another process age from when this one reads them, and not from when it has read earlier ones.
+// Reservations of another process age from when this one reads them, and not from when it has read
+// earlier ones.
 func TestLedgerReservationOfAnotherProcessBeginsToAgeWhenItIsRead(t *testing.T) {
 	s := newSweeping(t, 1)
 	s.putClass("other", providerOfClass)

@@ -52,7 +52,8 @@ type sweeping struct {
 	suspects map[string]decide.Suspect // by ID
 }
 
-// newSweeping returns a leader that may delete limit orphans in an hour, and a namespace with a MachineClass.
+// newSweeping returns a leader that may delete limit orphans in an hour, and a namespace with a
+// MachineClass.
 func newSweeping(t *testing.T, limit int) *sweeping {
 	t.Helper()
 	s := &sweeping{
@@ -179,7 +180,8 @@ func (s *sweeping) isApproved() bool {
 	return has
 }
 
-// wantDeleted checks which deletions the cloud has accepted so far, in any order, those of the same resource once for each request.
+// wantDeleted checks which deletions the cloud has accepted so far, in any order, those of the same
+// resource once for each request.
 func (s *sweeping) wantDeleted(ids ...string) {
 	s.Helper()
 	got := slices.Sorted(slices.Values(s.cloud.Deleted()))
@@ -225,7 +227,8 @@ func (s *sweeping) receipts() (all []receipt.Receipt) {
 	return all
 }
 
-// wantReports checks that each of these has exactly one Event OrphanDeleted, and one receipt of an accepted deletion.
+// wantReports checks that each of these has exactly one Event OrphanDeleted, and one receipt of an
+// accepted deletion.
 func (s *sweeping) wantReports(ids ...string) {
 	s.Helper()
 	var inEvents, inReceipts []string

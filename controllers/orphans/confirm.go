@@ -15,8 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// confirm decides about the suspects that are old enough, with reads that begin after the resources were listed. Those that it does not reach in
-// time are unread: the verdict about a suspect is based on the complete list of Machines and on reads about that suspect alone.
+// confirm decides about the suspects that are old enough, with reads that begin after the resources
+// were listed. Those that it does not reach in time are unread: the verdict about a suspect is
+// based on the complete list of Machines and on reads about that suspect alone.
 func (s *sweep) confirm(ctx context.Context) error {
 	var due []decide.Suspect
 	for _, sc := range s.scopes {
@@ -68,7 +69,8 @@ func (s *sweep) confirmIn(ctx context.Context, sc *scope, cluster *target.Cluste
 	return nil
 }
 
-// leaveUnread leaves the suspects that confirm has not reached to the next sweep. Errors: there are some.
+// leaveUnread leaves the suspects that confirm has not reached to the next sweep. Errors: there are
+// some.
 func (s *sweep) leaveUnread() error {
 	unread := 0
 	for _, sc := range s.scopes {

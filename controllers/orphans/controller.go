@@ -34,22 +34,24 @@ import (
 )
 
 const (
-	// sweepsAtOnce is how many namespaces are swept at the same time, in the order in which they are due. Each has the UIDs of its Machines in
-	// memory.
+	// sweepsAtOnce is how many namespaces are swept at the same time, in the order in which they are
+	// due. Each has the UIDs of its Machines in memory.
 	sweepsAtOnce = 4
 	// plansInPeriod is how often in a period it is checked whether the next sweeps are due.
 	plansInPeriod = 4
-	// shortestRetry is the shortest time after a failed sweep before the namespace is swept again. A sweep lists whole accounts.
+	// shortestRetry is the shortest time after a failed sweep before the namespace is swept again. A
+	// sweep lists whole accounts.
 	shortestRetry = time.Minute
 )
 
 // plan is the key that enqueues the namespaces; it is no name of a namespace.
 const plan = ""
 
-// Config is the configuration of Controller. All fields but Namespace, Budget, Metrics and Tracer are required.
+// Config is the configuration of Controller. All fields but Namespace, Budget, Metrics and Tracer
+// are required.
 type Config struct {
-	// Machines, Metadata, Secrets and Leases read and write in the control cluster, without a cache. Machines must return a
-	// decode.ListError for objects that cannot be decoded.
+	// Machines, Metadata, Secrets and Leases read and write in the control cluster, without a cache.
+	// Machines must return a decode.ListError for objects that cannot be decoded.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	Secrets  corev1client.SecretsGetter
@@ -62,7 +64,8 @@ type Config struct {
 	Namespace string
 	// Ledger is the Lease with the deletions of the last hour.
 	Ledger types.NamespacedName
-	// ControlCluster returns the ID of the control cluster; "" while it is not known. Nothing is swept then.
+	// ControlCluster returns the ID of the control cluster; "" while it is not known. Nothing is swept
+	// then.
 	ControlCluster func() string
 	// Served reports, by live reads, whether no other manager serves a namespace.
 	Served func(ctx context.Context, namespace string) (bool, error)
@@ -76,8 +79,8 @@ type Config struct {
 	Gate runner.Gate[string]
 	// Token returns another text each time.
 	Token func() string
-	// Period is the time between two sweeps of a namespace. Quarantine is the minimum age of a suspicion that is acted upon; it is about a
-	// period if that is longer.
+	// Period is the time between two sweeps of a namespace. Quarantine is the minimum age of a
+	// suspicion that is acted upon; it is about a period if that is longer.
 	Period, Quarantine time.Duration
 	// Limit is how many orphans of a namespace may be deleted in an hour without an approval.
 	Limit int
@@ -88,7 +91,8 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
-// Validate returns an error that names the required fields that are not set, and those that are outside of their range.
+// Validate returns an error that names the required fields that are not set, and those that are
+// outside of their range.
 func (c Config) Validate() error {
 	var err error
 	if c.Period < 0 || c.Limit < 0 || c.Limit > decide.MaxLimit {
@@ -126,8 +130,8 @@ type rules struct {
 	spaced func(wanted, last, spacing time.Duration) time.Duration
 }
 
-// newRules returns the rules of a configuration. A suspicion that was recorded at the end of one sweep is acted upon in the next one: that
-// begins a little less than a period later.
+// newRules returns the rules of a configuration. A suspicion that was recorded at the end of one
+// sweep is acted upon in the next one: that begins a little less than a period later.
 func newRules(cfg Config) rules {
 	return rules{
 		page: decode.PageSize, age: max(cfg.Quarantine, cfg.Period-cfg.Period/10), next: decide.Record.Next, confirm: decide.Confirm,
@@ -160,7 +164,8 @@ func New(cfg Config) (*Controller, error) {
 	return o, err
 }
 
-// tenantOf returns one tenant for all sweeps, and another for the plan, which so waits for no sweep.
+// tenantOf returns one tenant for all sweeps, and another for the plan, which so waits for no
+// sweep.
 func tenantOf(key string) string {
 	if key == plan {
 		return plan
@@ -177,7 +182,8 @@ func (o *Controller) Led() {
 	o.runner.Enqueue(plan)
 }
 
-// Run sweeps until ctx ends. The ticker plans again what the Gate has dropped while a renewal of the leadership was late.
+// Run sweeps until ctx ends. The ticker plans again what the Gate has dropped while a renewal of
+// the leadership was late.
 func (o *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { o.runner.Run(ctx) })
@@ -210,8 +216,9 @@ func (o *Controller) reconcile(ctx context.Context, namespace string) (runner.Re
 	}
 }
 
-// plan enqueues the namespaces with MachineClasses when a period has passed, each at its own time in the period, and sooner when the
-// session has begun to lead: leaders that change often must not prevent the sweeps.
+// plan enqueues the namespaces with MachineClasses when a period has passed, each at its own time
+// in the period, and sooner when the session has begun to lead: leaders that change often must not
+// prevent the sweeps.
 func (o *Controller) plan(ctx context.Context) error {
 	window, now := o.cfg.Period, o.cfg.Clock.Now()
 	led := o.led.Swap(false)
@@ -255,7 +262,8 @@ func offset(namespace string, window time.Duration) time.Duration {
 	return time.Duration(float64(window) * float64(h.Sum32()) / (1 << 32))
 }
 
-// namespaces returns those with MachineClasses, by a live list, and whether one of them requests a sweep.
+// namespaces returns those with MachineClasses, by a live list, and whether one of them requests a
+// sweep.
 func (o *Controller) namespaces(ctx context.Context) (map[string]bool, error) {
 	found := map[string]bool{}
 	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)

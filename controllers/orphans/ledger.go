@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
-// ledger keeps the deletions of the last hour on a Lease, where the next leader finds them. What this process has reserved counts also if
-// the Lease is deleted or restored.
+// ledger keeps the deletions of the last hour on a Lease, where the next leader finds them. What
+// this process has reserved counts also if the Lease is deleted or restored.
 type ledger struct {
 	leases coordinationclient.LeasesGetter
 	key    types.NamespacedName
@@ -32,9 +32,10 @@ type ledger struct {
 	seen sighting      // what it last read
 }
 
-// reserve reserves the deletion of suspects, or returns why that is not possible. before are those that were reserved already, and are
-// reserved again in either case: their deletion was decided, and did not take place or has not ended. Errors: the
-// Lease could not be read or written, or was written by another process meanwhile; then nothing is reserved. unread are suspects that may be
+// reserve reserves the deletion of suspects, or returns why that is not possible. before are those
+// that were reserved already, and are reserved again in either case: their deletion was decided,
+// and did not take place or has not ended. Errors: the Lease could not be read or written, or was
+// written by another process meanwhile; then nothing is reserved. unread are suspects that may be
 // orphans, too: they count for the limit as if they were, and are not reserved.
 func (l *ledger) reserve(ctx context.Context, namespace string, wanted, unread []decide.Suspect, limit int) (before map[decide.Key]bool, why string, err error) {
 	if err := l.mu.LockContext(ctx); err != nil {
@@ -89,8 +90,8 @@ func (l *ledger) reserve(ctx context.Context, namespace string, wanted, unread [
 	return before, why, nil
 }
 
-// current returns the reservations as of now: those on the Lease, whose age grows only while this process observes the same text, and
-// those that this process has created.
+// current returns the reservations as of now: those on the Lease, whose age grows only while this
+// process observes the same text, and those that this process has created.
 func (l *ledger) current(lease *coordinationv1.Lease) (now time.Time, is decide.Ledger, err error) {
 	now = l.clock.Now()
 	stored, err := decide.ParseLedger(lease.Annotations[v1alpha1.AnnotationOrphanDeletions])

@@ -25,7 +25,8 @@ const (
 	stateHeld      = "held"
 )
 
-// remembered is for how many periods the counts of a namespace are shown: those of a replica that leads no more disappear.
+// remembered is for how many periods the counts of a namespace are shown: those of a replica that
+// leads no more disappear.
 const remembered = 3
 
 // orphanMetrics are the metrics of sweeps. It is a prometheus.Collector of the numbers of orphans.
@@ -46,7 +47,8 @@ type orphanCounts struct {
 	counts map[[2]string]int // by state and kind
 }
 
-// newOrphanMetrics returns the metrics, with a series for each result and each kind, so that their increase counts the first one.
+// newOrphanMetrics returns the metrics, with a series for each result and each kind, so that their
+// increase counts the first one.
 func newOrphanMetrics(c clock.PassiveClock, period time.Duration) *orphanMetrics {
 	m := &orphanMetrics{
 		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -25,7 +25,8 @@ const (
 	soon = timeBetween / plansInPeriod
 )
 
-// planning is a leader in virtual time. It records when the namespace is swept, and when the namespaces are listed.
+// planning is a leader in virtual time. It records when the namespace is swept, and when the
+// namespaces are listed.
 type planning struct {
 	*sweeping
 
@@ -97,7 +98,8 @@ func at(begin, window time.Duration) string {
 	return fmt.Sprint(planned, " ", begin+offset(planned, window))
 }
 
-// A new leader sweeps within a quarter of the period, and then once in each period, however often the leader changes.
+// A new leader sweeps within a quarter of the period, and then once in each period, however often
+// the leader changes.
 func TestPlanLeaderSweepsSoonAndThenOnceInEachPeriod(t *testing.T) {
 	onPlanning(t, func(p *planning) {
 		p.wantSweeps(30*time.Minute-time.Second, at(0, soon), at(15*time.Minute, timeBetween))
@@ -133,7 +135,8 @@ func TestPlanNamespaceWithARequestIsSweptAtOnce(t *testing.T) {
 	})
 }
 
-// What this process has seen is forgotten when the namespace has no MachineClass any more, and not before. So are its sweeps on request.
+// What this process has seen is forgotten when the namespace has no MachineClass any more, and not
+// before. So are its sweeps on request.
 func TestPlanNamespaceWithoutClassesIsForgotten(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
@@ -154,7 +157,8 @@ func TestPlanNamespaceWithoutClassesIsForgotten(t *testing.T) {
 	}
 }
 
-// While the ID of the control cluster is not known it is looked up soon, and not more often than sweeps take place.
+// While the ID of the control cluster is not known it is looked up soon, and not more often than
+// sweeps take place.
 func TestReconcileUnknownControlClusterIsTriedAgainSoon(t *testing.T) {
 	for period, want := range map[time.Duration]time.Duration{timeBetween: shortestRetry, 10 * time.Second: 10 * time.Second} {
 		s := newSweeping(t, 10)

@@ -24,7 +24,8 @@ func (noRoute) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// While a proxy answers for the target cluster with 404, no Node of an orphan counts as absent: its VM is not deleted without an approval.
+// While a proxy answers for the target cluster with 404, no Node of an orphan counts as absent: its
+// VM is not deleted without an approval.
 func TestSweepProxyAnswersForTheTargetDeletesNoVM(t *testing.T) {
 	s := newSweeping(t, 10)
 	client, err := kubernetes.NewForConfig(apianswers.Check(&rest.Config{Host: "http://target", Transport: noRoute{}, QPS: -1}))

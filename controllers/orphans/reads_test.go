@@ -29,7 +29,8 @@ func (s *sweeping) fail(what, name string) {
 	})
 }
 
-// A sweep in which a read or a write fails deletes nothing that depends on it, and reports the error.
+// A sweep in which a read or a write fails deletes nothing that depends on it, and reports the
+// error.
 func TestSweepWhenRequestFailsDeletesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		what, name string
@@ -101,7 +102,8 @@ func (e *endless) ListResources(context.Context, driver.ListResourcesRequest) (d
 	return driver.ListResourcesResponse{Continue: fmt.Sprint(e.pages)}, nil
 }
 
-// A cloud without an end occupies the leader, which sweeps few namespaces at a time, neither by the number of its pages nor by their time.
+// A cloud without an end occupies the leader, which sweeps few namespaces at a time, neither by the
+// number of its pages nor by their time.
 func TestSweepListWithoutEndEndsWithAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration // each page
@@ -120,7 +122,8 @@ func TestSweepListWithoutEndEndsWithAnError(t *testing.T) {
 	}
 }
 
-// Whether another manager serves the namespace is asked before the sweep, and again before the first deletion. Without an answer nothing is done.
+// Whether another manager serves the namespace is asked before the sweep, and again before the
+// first deletion. Without an answer nothing is done.
 func TestSweepUnknownWhetherServedIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []error // for each time
@@ -160,7 +163,8 @@ func (s *sweeping) putMachine(name, providerID string) types.UID {
 	return o.GetUID()
 }
 
-// Of two VMs of a Machine the one that it does not name is deleted; but not when the Machine that was read is not the one that was listed.
+// Of two VMs of a Machine the one that it does not name is deleted; but not when the Machine that
+// was read is not the one that was listed.
 func TestSweepTwoVMsOfAMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(s *sweeping) // between the list of Machines and the read of this one
@@ -195,7 +199,8 @@ func TestSweepTwoVMsOfAMachine(t *testing.T) {
 	}
 }
 
-// A Machine that cannot be decoded protects its VM; one of which not even that can be read protects all of the namespace.
+// A Machine that cannot be decoded protects its VM; one of which not even that can be read protects
+// all of the namespace.
 func TestSweepMachineThatCannotBeDecoded(t *testing.T) {
 	broken := func(name string, spec map[string]any) func(s *sweeping) {
 		return func(s *sweeping) {
@@ -231,7 +236,8 @@ func TestSweepMachineThatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// A suspect costs no reads before it is old enough, and the age that suffices is the quarantine exactly.
+// A suspect costs no reads before it is old enough, and the age that suffices is the quarantine
+// exactly.
 func TestSweepYoungSuspectsCostNoReads(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.config.Quarantine = timeBetween
@@ -283,7 +289,8 @@ func (s *sweeping) record(text string) {
 	})
 }
 
-// The time before this process first read a record does not count, regardless of what the record says about who wrote it.
+// The time before this process first read a record does not count, regardless of what the record
+// says about who wrote it.
 func TestRecordWithoutTokenOfAWriteHasTheAgeThatItStates(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
@@ -354,7 +361,8 @@ func TestRecordIsWrittenOnlyWhenItChanges(t *testing.T) {
 	writes(0, "no suspects any more")
 }
 
-// The age is that of the observation, also when the outcome of a deletion is recorded in the same sweep; and an outcome is recorded once.
+// The age is that of the observation, also when the outcome of a deletion is recorded in the same
+// sweep; and an outcome is recorded once.
 func TestRecordAfterADeletionHasAgeAndOutcome(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.cloud.Lags = true

@@ -17,19 +17,21 @@ type request struct {
 	scope string // its key; "" where the class has none that can be listed
 }
 
-// extra are the sweeps of a namespace in addition to the usual ones: those that serve a request, and those that confirm surplus VMs.
+// extra are the sweeps of a namespace in addition to the usual ones: those that serve a request,
+// and those that confirm surplus VMs.
 type extra struct {
 	last time.Time // when one last began; zero for never
 	due  time.Time // when the next one confirms; zero for none
 }
 
-// Requested sweeps a namespace soon, in which a MachineClass requests that. It returns at once, and has no effect while the session does
-// not lead: the next leader finds the request on the class.
+// Requested sweeps a namespace soon, in which a MachineClass requests that. It returns at once, and
+// has no effect while the session does not lead: the next leader finds the request on the class.
 func (o *Controller) Requested(namespace string) {
 	o.runner.EnqueueAfter(namespace, o.spaced(namespace, 0))
 }
 
-// spaced returns after which time a sweep begins, in addition to the usual ones, that is wanted after some time.
+// spaced returns after which time a sweep begins, in addition to the usual ones, that is wanted
+// after some time.
 func (o *Controller) spaced(namespace string, wanted time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -62,8 +64,8 @@ func (s *sweep) begins() {
 	}
 }
 
-// endRequests removes the requests whose scope was listed and recorded. That of a class that has changed meanwhile stays, for another
-// sweep: it may be a new one.
+// endRequests removes the requests whose scope was listed and recorded. That of a class that has
+// changed meanwhile stays, for another sweep: it may be a new one.
 func (s *sweep) endRequests(ctx context.Context) error {
 	var errs []error
 	for _, r := range s.requests {
@@ -93,8 +95,8 @@ func (s *sweep) endRequests(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// again returns after which time the next sweep begins in addition to the usual ones: one that confirms surplus VMs, or serves a request that
-// stays. 0 where none is needed.
+// again returns after which time the next sweep begins in addition to the usual ones: one that
+// confirms surplus VMs, or serves a request that stays. 0 where none is needed.
 func (s *sweep) again() time.Duration {
 	after := s.confirms()
 	if s.requested {
@@ -105,7 +107,8 @@ func (s *sweep) again() time.Duration {
 	return after
 }
 
-// confirms returns after which time the sweep begins that confirms surplus VMs, and records it; 0 where none is needed.
+// confirms returns after which time the sweep begins that confirms surplus VMs, and records it; 0
+// where none is needed.
 func (s *sweep) confirms() (after time.Duration) {
 	for _, sc := range s.scopes {
 		if !sc.recorded {

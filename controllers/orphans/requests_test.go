@@ -143,7 +143,8 @@ func TestSweepMachineThatNamesNoneOfItsVMsKeepsThem(t *testing.T) {
 	s.wantDeleted()
 }
 
-// A request stays until its scope was listed, so that the next sweep, of this leader or another one, serves it.
+// A request stays until its scope was listed, so that the next sweep, of this leader or another
+// one, serves it.
 func TestSweepRequestEndsWhenItIsServed(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.request(namespace)

@@ -35,8 +35,8 @@ type scope struct {
 	recorded bool             // its suspicions are recorded as this sweep has found them
 }
 
-// findScopes reads the MachineClasses of the namespace and their Secrets, and returns each scope once. Errors: scopes that could not be
-// determined; the others are returned.
+// findScopes reads the MachineClasses of the namespace and their Secrets, and returns each scope
+// once. Errors: scopes that could not be determined; the others are returned.
 func (s *sweep) findScopes(ctx context.Context) ([]*scope, error) {
 	classes, err := s.listClasses(ctx)
 	if err != nil {
@@ -83,7 +83,8 @@ func compareClasses(a, b *v1alpha1.MachineClass) int {
 	return cmp.Or(cmp.Compare(ends(a), ends(b)), cmp.Compare(a.Name, b.Name))
 }
 
-// listClasses returns the classes of the namespace that can be decoded, and records the names of all.
+// listClasses returns the classes of the namespace that can be decoded, and records the names of
+// all.
 func (s *sweep) listClasses(ctx context.Context) (classes []*v1alpha1.MachineClass, err error) {
 	s.classes = map[string]bool{}
 	err = decode.UntilPage(ctx, "the MachineClasses", metav1.ListOptions{Limit: s.rules.page}, s.cfg.Machines.MachineClasses(s.namespace).List,
@@ -100,8 +101,8 @@ func (s *sweep) listClasses(ctx context.Context) (classes []*v1alpha1.MachineCla
 	return classes, err
 }
 
-// credentials returns the data of the Secret with the class' credentials; nil if there is none that the class may use. known has those
-// that were read in this sweep.
+// credentials returns the data of the Secret with the class' credentials; nil if there is none that
+// the class may use. known has those that were read in this sweep.
 func (s *sweep) credentials(ctx context.Context, class *v1alpha1.MachineClass, known map[types.NamespacedName]map[string][]byte) (map[string][]byte, error) {
 	keys := class.SecretKeys()
 	if len(keys) == 0 {
@@ -125,8 +126,8 @@ func (s *sweep) credentials(ctx context.Context, class *v1alpha1.MachineClass, k
 	return known[key], nil
 }
 
-// readSecret reads a Secret that classes of the namespace may use; nil if there is none. One of another namespace is read only if its
-// metadata declare it as shared.
+// readSecret reads a Secret that classes of the namespace may use; nil if there is none. One of
+// another namespace is read only if its metadata declare it as shared.
 func (s *sweep) readSecret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	if !v1alpha1.MayExist(key) {
 		return nil, nil

@@ -33,8 +33,8 @@ func (s *sweeping) fails(part string) {
 	}
 }
 
-// TestScopeCredentials: with credentials that the class may use its scope is swept, without them it is skipped, and the error of a read
-// is reported.
+// TestScopeCredentials: with credentials that the class may use its scope is swept, without them it
+// is skipped, and the error of a read is reported.
 func TestScopeCredentials(t *testing.T) {
 	elsewhere := func(sharedWith string) func(s *sweeping) {
 		return func(s *sweeping) {
@@ -140,7 +140,8 @@ func TestScopeNotDeterminedIsReported(t *testing.T) {
 	s.fails("no account")
 }
 
-// Two classes with the same account are one scope, whose record is on the class that stays. Their Secret is read once.
+// Two classes with the same account are one scope, whose record is on the class that stays. Their
+// Secret is read once.
 func TestScopeOfTwoClassesIsListedOnceWithTheClassThatStays(t *testing.T) {
 	for name, missing := range map[string]bool{"with their Secret": false, "without it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +168,8 @@ func TestScopeOfTwoClassesIsListedOnceWithTheClassThatStays(t *testing.T) {
 	}
 }
 
-// An orphan that two scopes list is held in that in which it is old enough, and not approved with it in the other one.
+// An orphan that two scopes list is held in that in which it is old enough, and not approved with
+// it in the other one.
 func TestScopeOrphanOfTwoScopesIsHeldWhereItIsOldEnough(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return s.cloud.Driver(), true }
@@ -182,7 +184,8 @@ func TestScopeOrphanOfTwoScopesIsHeldWhereItIsOldEnough(t *testing.T) {
 	}
 }
 
-// A class that cannot be decoded exists: machines that name it do not stop the sweep of the namespace.
+// A class that cannot be decoded exists: machines that name it do not stop the sweep of the
+// namespace.
 func TestScopeWhenClassThatCannotBeDecodedExists(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.put("machineclasses", map[string]any{
@@ -199,7 +202,8 @@ func TestScopeWhenClassThatCannotBeDecodedExists(t *testing.T) {
 	s.wantDeleted("vm")
 }
 
-// The first class by name is the same in each sweep, also when classes of several scopes are listed in another order.
+// The first class by name is the same in each sweep, also when classes of several scopes are listed
+// in another order.
 func TestSortedOrdersByClass(t *testing.T) {
 	scopes := map[string]*scope{}
 	var want []string
@@ -218,7 +222,8 @@ func TestSortedOrdersByClass(t *testing.T) {
 	}
 }
 
-// A class that another client writes all the time is swept like others; one that has changed in what the sweep depends on is not acted upon.
+// A class that another client writes all the time is swept like others; one that has changed in
+// what the sweep depends on is not acted upon.
 func TestSweepClassIsWrittenMeanwhile(t *testing.T) {
 	annotated := func(key string) func(s *sweeping) {
 		return func(s *sweeping) {

@@ -48,7 +48,8 @@ func (p *process) toCloud(ctx context.Context, call fakecloud.Call, send func() 
 	return driver.Errorf(driver.OpSweep, driver.Unavailable, "the answer was lost")
 }
 
-// countList counts a list of a scope. A suspicion does not become old enough sooner because of lists in addition to the usual ones.
+// countList counts a list of a scope. A suspicion does not become old enough sooner because of
+// lists in addition to the usual ones.
 func (w *world) countList(scope string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

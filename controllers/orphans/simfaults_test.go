@@ -34,7 +34,8 @@ func (w *world) changeClass(namespace string) {
 	}
 }
 
-// editAnnotations changes what a tenant may change where the admission policies do not apply, except forged ages and approvals.
+// editAnnotations changes what a tenant may change where the admission policies do not apply,
+// except forged ages and approvals.
 func (w *world) editAnnotations(namespace string) {
 	w.control.Edit("machineclasses", namespace, pick(w, []string{"class-1a", "class-2"}), func(u *unstructured.Unstructured) {
 		values := map[string]string{}
@@ -70,7 +71,8 @@ func (w *world) removeForNow(m machine) {
 	}
 }
 
-// comeBack has that machine come back when it was suspected for a while, and removes it again when sweeps have seen it.
+// comeBack has that machine come back when it was suspected for a while, and removes it again when
+// sweeps have seen it.
 func (w *world) comeBack() {
 	r := w.returning
 	w.mu.Lock()

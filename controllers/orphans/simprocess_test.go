@@ -83,8 +83,9 @@ func emptyList(r *http.Request) string {
 	return `{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`
 }
 
-// send lets time pass, and fails when the request does not arrive. It is where a process is killed. later reports whether the request is for
-// another page than the first. What happens follows from the request and its time, so that requests at the same time may come in any order.
+// send lets time pass, and fails when the request does not arrive. It is where a process is killed.
+// later reports whether the request is for another page than the first. What happens follows from
+// the request and its time, so that requests at the same time may come in any order.
 func (p *process) send(ctx context.Context, request string, later bool) error {
 	w := p.w
 	if p.dead.Load() {

@@ -29,7 +29,8 @@ func (b promises) atMostRequests() bool {
 	return b == promises{noRequests: b.noRequests, noSpacing: b.noSpacing, usualSweeps: b.usualSweeps}
 }
 
-// requestSweep has the owner of a machine request a sweep on its class, which all processes observe.
+// requestSweep has the owner of a machine request a sweep on its class, which all processes
+// observe.
 func (w *world) requestSweep(namespace, class string) {
 	is := false
 	w.control.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) {
@@ -54,7 +55,8 @@ func (w *world) requestSweep(namespace, class string) {
 	}
 }
 
-// resolveSurplus creates a second VM of a machine, and checks that it goes as soon as the quarantine allows, and the machine's own stays.
+// resolveSurplus creates a second VM of a machine, and checks that it goes as soon as the
+// quarantine allows, and the machine's own stays.
 func (w *world) resolveSurplus() {
 	if !w.fine() {
 		return
@@ -81,8 +83,8 @@ func (w *world) addRunning(namespace, class string) machine {
 	return machine{namespace: namespace, name: name, class: class, providerID: vm.ID, uid: o.GetUID()}
 }
 
-// requestWithoutEnd has a cloud or a client request a sweep again as soon as the last request was served, and checks how often its account
-// is listed.
+// requestWithoutEnd has a cloud or a client request a sweep again as soon as the last request was
+// served, and checks how often its account is listed.
 func (w *world) requestWithoutEnd() {
 	if !w.fine() {
 		return

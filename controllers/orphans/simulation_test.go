@@ -18,7 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// Flags of the simulation: go test ./controllers/orphans -run TestSweeps -seed=17 -v repeats a seed, -seeds=20000 runs more.
+// Flags of the simulation: go test ./controllers/orphans -run TestSweeps -seed=17 -v repeats a
+// seed, -seeds=20000 runs more.
 var (
 	oneSeed = flag.Int64("seed", -1, "run this seed of TestSweeps alone, and print its story with -v")
 	howMany = flag.Int("seeds", 60, "how many seeds of TestSweeps to run")
@@ -97,7 +98,8 @@ func (w *world) fine() bool {
 	return w.wrong == ""
 }
 
-// endFaults ends all faults, and checks that every orphan goes: within two sweeps, or when it is approved and the limit allows it.
+// endFaults ends all faults, and checks that every orphan goes: within two sweeps, or when it is
+// approved and the limit allows it.
 func (w *world) endFaults(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
@@ -146,7 +148,8 @@ func (w *world) usually(scope string) int {
 	return w.usual[scope]
 }
 
-// wasHeld reports whether an orphan may be left after two sweeps: a limit or a Node that is Ready holds it, or did, until it was approved.
+// wasHeld reports whether an orphan may be left after two sweeps: a limit or a Node that is Ready
+// holds it, or did, until it was approved.
 func (w *world) wasHeld(i fakecloud.Resource) bool {
 	left := 0
 	for _, o := range w.cloud.All() {
@@ -159,7 +162,8 @@ func (w *world) wasHeld(i fakecloud.Resource) bool {
 	return w.approved[i.ID] || w.isNodeReady(i.NodeName) || left > w.limit || w.reserved(i.Namespace) >= w.limit
 }
 
-// reserved is how many deletions of a namespace the ledger has: after a restore or a change of the leader they count for longer than an hour.
+// reserved is how many deletions of a namespace the ledger has: after a restore or a change of the
+// leader they count for longer than an hour.
 func (w *world) reserved(namespace string) int {
 	lease := w.control.Get("leases", "fleet", "fleet-safety")
 	if lease == nil {

@@ -176,8 +176,9 @@ func (w *world) putNode(vm *fakecloud.Resource, ready bool) {
 	}
 }
 
-// removed records that a Machine is gone. One that a restore has brought back while there were newer suspicions, and that ends again
-// before a sweep has seen it, has been gone all the time: no etcd has such a state.
+// removed records that a Machine is gone. One that a restore has brought back while there were
+// newer suspicions, and that ends again before a sweep has seen it, has been gone all the time: no
+// etcd has such a state.
 func (w *world) removed(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -36,8 +36,8 @@ type sweep struct {
 	requested                 bool // a request stays, for another sweep
 }
 
-// sweep sweeps a namespace. again is after which time to do so once more; 0 means with the next plan. Errors: all that failed; what did
-// not depend on it was done.
+// sweep sweeps a namespace. again is after which time to do so once more; 0 means with the next
+// plan. Errors: all that failed; what did not depend on it was done.
 func (o *Controller) sweep(ctx context.Context, namespace, controlCluster string) (again time.Duration, err error) {
 	s := &sweep{Controller: o, namespace: namespace, controlCluster: controlCluster}
 	served, err := o.cfg.Served(ctx, namespace)
@@ -99,12 +99,15 @@ func (s *sweep) listUIDs(ctx context.Context) (map[types.UID]bool, error) {
 const (
 	// mostListed is how many resources one scope has at most: some for each VM.
 	mostListed = 4 * driver.MaxListed
-	// mostPages is how many pages its list has at most: a cloud may leave most of a page to other owners.
+	// mostPages is how many pages its list has at most: a cloud may leave most of a page to other
+	// owners.
 	mostPages = 10 * mostListed / driver.MaxResources
-	// longestList is how long the lists of one sweep take at most, and longestRest the reads and deletions that follow them: other namespaces
-	// wait meanwhile. A cloud can send each page a moment before its call ends.
+	// longestList is how long the lists of one sweep take at most, and longestRest the reads and
+	// deletions that follow them: other namespaces wait meanwhile. A cloud can send each page a moment
+	// before its call ends.
 	longestList, longestRest = 30 * time.Minute, 15 * time.Minute
-	// longestConfirm is how much of longestRest the reads take at most, so that there is time to delete what they confirm.
+	// longestConfirm is how much of longestRest the reads take at most, so that there is time to
+	// delete what they confirm.
 	longestConfirm = 10 * time.Minute
 	// mostSuspects is how many suspects a sweep has in memory, but for those of one more scope.
 	mostSuspects = 10 * decide.MaxSuspects
@@ -154,8 +157,9 @@ func (s *sweep) fromFirst(scopes []*scope) []*scope {
 	return scopes
 }
 
-// beginWith has the next sweep begin with a scope that was not listed, confirmed or deleted in time: with the first one in the order of this
-// sweep, but for that with which it began. That had all of the time, so that each scope has it in its turn, whichever part of a sweep is slow.
+// beginWith has the next sweep begin with a scope that was not listed, confirmed or deleted in
+// time: with the first one in the order of this sweep, but for that with which it began. That had
+// all of the time, so that each scope has it in its turn, whichever part of a sweep is slow.
 func (s *sweep) beginWith(sc *scope) {
 	if sc.turn == 0 || s.next != nil && s.next.turn <= sc.turn {
 		return
@@ -205,8 +209,8 @@ func (s *sweep) list(ctx context.Context, sc *scope) error {
 	return nil
 }
 
-// recorded returns the suspicions of a scope as of now. Their age grows only while this process observes the same record: the time
-// between two leaders does not count.
+// recorded returns the suspicions of a scope as of now. Their age grows only while this process
+// observes the same record: the time between two leaders does not count.
 func (s *sweep) recorded(sc *scope) decide.Record {
 	record := decide.ParseRecord(sc.class.Annotations[v1alpha1.AnnotationOrphans], sc.key)
 	key, now := types.NamespacedName{Namespace: s.namespace, Name: sc.class.Name}, s.cfg.Clock.Now()
@@ -221,8 +225,8 @@ func (s *sweep) recorded(sc *scope) decide.Record {
 	return record.Aged(now.Sub(sc.seen.at))
 }
 
-// record writes the next record of a scope, and removes an approval that it contains. Errors: also a class that has changed since it was
-// read; nothing is deleted then.
+// record writes the next record of a scope, and removes an approval that it contains. Errors: also
+// a class that has changed since it was read; nothing is deleted then.
 func (s *sweep) record(ctx context.Context, sc *scope, approved bool) error {
 	now := s.cfg.Clock.Now()
 	next := s.rules.next(sc.stored.Aged(now.Sub(sc.seen.at)), sc.suspects, sc.more)
@@ -235,7 +239,8 @@ func (s *sweep) record(ctx context.Context, sc *scope, approved bool) error {
 	return s.write(ctx, sc, next, now, approved)
 }
 
-// recordOutcomes records which deletions have receipts. Without that they have further ones when the resource is found again.
+// recordOutcomes records which deletions have receipts. Without that they have further ones when
+// the resource is found again.
 func (s *sweep) recordOutcomes(ctx context.Context, sc *scope, outcomes map[decide.Key]receipt.Outcome) error {
 	if len(outcomes) == 0 {
 		return nil
@@ -247,8 +252,8 @@ func (s *sweep) recordOutcomes(ctx context.Context, sc *scope, outcomes map[deci
 // mostWrites is how often a record is written at most while other clients write the same class.
 const mostWrites = 3
 
-// write writes a record as of a time, and removes the approval if it was acted upon. Errors: also a class that differs by now in what the
-// sweep depends on.
+// write writes a record as of a time, and removes the approval if it was acted upon. Errors: also a
+// class that differs by now in what the sweep depends on.
 func (s *sweep) write(ctx context.Context, sc *scope, next decide.Record, now time.Time, approved bool) error {
 	next.Write = s.cfg.Token()
 	text := next.Text()
@@ -288,7 +293,8 @@ func (s *sweep) annotate(ctx context.Context, class *v1alpha1.MachineClass, anno
 	return s.cfg.Machines.MachineClasses(s.namespace).Patch(ctx, class.Name, types.MergePatchType, change, metav1.PatchOptions{})
 }
 
-// sameForSweeps reports whether two versions of a class differ at most in metadata that sweeps do not depend on.
+// sameForSweeps reports whether two versions of a class differ at most in metadata that sweeps do
+// not depend on.
 func sameForSweeps(one, other *v1alpha1.MachineClass) bool {
 	bare := func(class *v1alpha1.MachineClass) v1alpha1.MachineClass {
 		c := *class
@@ -314,8 +320,8 @@ func (sc *scope) suspectsThat(do decide.Decision) (found []decide.Suspect) {
 	return found
 }
 
-// isApproved reports whether a person has approved the deletion of exactly the suspects that are held. Which these are is not known while some
-// are not confirmed.
+// isApproved reports whether a person has approved the deletion of exactly the suspects that are
+// held. Which these are is not known while some are not confirmed.
 func (sc *scope) isApproved() bool {
 	held := sc.suspectsThat(decide.Hold)
 	return len(held) > 0 && len(sc.unread) == 0 && sc.class.Annotations[v1alpha1.AnnotationDeleteOrphans] == decide.Digest(held)

@@ -134,7 +134,8 @@ func TestSweepMoreOrphansThanTheLimitAreHeldUntilExactlyTheseAreApproved(t *test
 	}
 }
 
-// The approval names the orphans that were held at its time. One that was confirmed since makes it void.
+// The approval names the orphans that were held at its time. One that was confirmed since makes it
+// void.
 func TestSweepWhenApprovalBeforeFurtherOrphansAreHeldApprovesNone(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.add(driver.ResourceVM, namespace, "1")
@@ -228,7 +229,8 @@ func TestSweepStoppedDeletesNothing(t *testing.T) {
 	}
 }
 
-// The orphan whose deletion was reserved and not requested is deleted, and reported, after the hold.
+// The orphan whose deletion was reserved and not requested is deleted, and reported, after the
+// hold.
 func TestSweepHoldBetweenTwoDeletionsStopsTheSweep(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "1", "2", "3")

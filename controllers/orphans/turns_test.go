@@ -43,7 +43,8 @@ func (a *accounts) ListResources(_ context.Context, r driver.ListResourcesReques
 	return answer, nil
 }
 
-// addAccounts gives the namespace a number of MachineClasses with an account each, and has a new leader sweep them.
+// addAccounts gives the namespace a number of MachineClasses with an account each, and has a new
+// leader sweep them.
 func (s *sweeping) addAccounts(number int, list func(class string, page int) ([]driver.Resource, bool)) {
 	s.Helper()
 	s.Remove("machineclasses", namespace, class)
@@ -55,8 +56,9 @@ func (s *sweeping) addAccounts(number int, list func(class string, page int) ([]
 	s.lead()
 }
 
-// Eight namespaces have 48 accounts each, whose lists take half an hour. Another is swept in its turn all the same: their sweeps take 45 min each at
-// most, and four take place at a time. Half of the others are new when the leader has begun.
+// Eight namespaces have 48 accounts each, whose lists take half an hour. Another is swept in its
+// turn all the same: their sweeps take 45 min each at most, and four take place at a time. Half of
+// the others are new when the leader has begun.
 func TestSweepsOfSlowNamespacesDelayOthersForABoundedTime(t *testing.T) {
 	const hostile, others, lasts = 8, 8, 24 * time.Hour
 	longest := 2*timeBetween + hostile/sweepsAtOnce*(longestList+longestRest)
@@ -121,7 +123,8 @@ func TestSweepsOfSlowNamespacesDelayOthersForABoundedTime(t *testing.T) {
 	})
 }
 
-// An account that takes all of the time delays those of its namespace by one sweep each: the next sweep begins with the next account.
+// An account that takes all of the time delays those of its namespace by one sweep each: the next
+// sweep begins with the next account.
 func TestSweepAccountsOfANamespaceTakeTurns(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages map[string]int // a minute each
@@ -155,7 +158,8 @@ func TestSweepAccountsOfANamespaceTakeTurns(t *testing.T) {
 	}
 }
 
-// What a sweep has in memory of the suspects of all accounts is bounded, and those of each account are recorded in its turn.
+// What a sweep has in memory of the suspects of all accounts is bounded, and those of each account
+// are recorded in its turn.
 func TestSweepSuspectsOfANamespaceAreBounded(t *testing.T) {
 	s := newSweeping(t, 10)
 	const number = 12
@@ -180,7 +184,8 @@ func TestSweepSuspectsOfANamespaceAreBounded(t *testing.T) {
 	}
 }
 
-// Deletions and reads of a cloud, or of a target cluster, that take long end, and go on in the next sweep.
+// Deletions and reads of a cloud, or of a target cluster, that take long end, and go on in the next
+// sweep.
 func TestSweepSlowDeletionsAndReadsEnd(t *testing.T) {
 	const orphansOfTest = 40
 	prepare := func(t *testing.T) *sweeping {
@@ -276,7 +281,8 @@ func (s *sweeping) slowReads(takes time.Duration) {
 	})
 }
 
-// One account has more suspects than can be confirmed in the time of a sweep. What is confirmed is deleted, and later sweeps go on with the others.
+// One account has more suspects than can be confirmed in the time of a sweep. What is confirmed is
+// deleted, and later sweeps go on with the others.
 func TestSweepReadsOfOneAccountTakeTooLongAllOrphansAreDeleted(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	deleted, number := map[string]bool{}, map[string]int{"c00": 2, "c01": 490, "c02": 2}
@@ -296,7 +302,8 @@ func TestSweepReadsOfOneAccountTakeTooLongAllOrphansAreDeleted(t *testing.T) {
 	}
 }
 
-// An account whose suspects are confirmed and not deleted, as they are held, takes turns with the others.
+// An account whose suspects are confirmed and not deleted, as they are held, takes turns with the
+// others.
 func TestSweepReadsOfOneAccountAlwaysTakeTooLongOthersHaveTheirTurn(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	s.addAccounts(3, func(class string, _ int) (items []driver.Resource, more bool) { return disksOf(class, 20), false })
@@ -318,7 +325,8 @@ func TestSweepReadsOfOneAccountAlwaysTakeTooLongOthersHaveTheirTurn(t *testing.T
 	}
 }
 
-// Suspects that were not checked in time may be orphans: they count for the limit, and a part of what is held cannot be approved.
+// Suspects that were not checked in time may be orphans: they count for the limit, and a part of
+// what is held cannot be approved.
 func TestSweepReadsTakeTooLongLimitAndApprovalAreForAllSuspects(t *testing.T) {
 	s := newSweeping(t, 39)
 	var all []string
@@ -346,8 +354,8 @@ func TestSweepReadsTakeTooLongLimitAndApprovalAreForAllSuspects(t *testing.T) {
 	s.wantDeleted(all...)
 }
 
-// Twenty accounts of which a sweep lists ten in its time, and whose deletions get no answer for a minute each: deletions are tried in all of
-// them in their turn.
+// Twenty accounts of which a sweep lists ten in its time, and whose deletions get no answer for a
+// minute each: deletions are tried in all of them in their turn.
 func TestSweepWhenListsAndDeletionsAreCutOffAllAccountsHaveTheirTurn(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	s.addAccounts(20, func(class string, _ int) (items []driver.Resource, more bool) {

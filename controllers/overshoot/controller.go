@@ -29,7 +29,8 @@ import (
 )
 
 const (
-	// countWorkers is how many namespaces are counted at a time, so that a slow one does not delay others for long.
+	// countWorkers is how many namespaces are counted at a time, so that a slow one does not delay
+	// others for long.
 	countWorkers = 4
 	// freezeAttempts is how often a freeze is written anew when the set has changed, but not its size.
 	freezeAttempts = 3
@@ -41,7 +42,8 @@ type Config struct {
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	Events   events.EventRecorder
-	// Namespaces returns the namespaces that the fleet serves, and Serves reports whether it serves one.
+	// Namespaces returns the namespaces that the fleet serves, and Serves reports whether it serves
+	// one.
 	Namespaces func() []string
 	Serves     func(namespace string) bool
 	// Most returns how many machines the MachineSets of a MachineDeployment may have together.
@@ -59,8 +61,9 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error { return required.Fields(c, "Limits", "Metrics", "Tracer") }
 
-// Controller counts the machines of each namespace periodically, and freezes MachineSets that create beyond what was ordered. A new
-// leader has no earlier count to compare with, so that it freezes nothing before its second count. New returns one.
+// Controller counts the machines of each namespace periodically, and freezes MachineSets that
+// create beyond what was ordered. A new leader has no earlier count to compare with, so that it
+// freezes nothing before its second count. New returns one.
 type Controller struct {
 	cfg    Config
 	runner *runner.Runner[string]
@@ -91,7 +94,8 @@ func (o *Controller) Run(ctx context.Context) {
 	o.rounds.Run(ctx, o.runner, o.round)
 }
 
-// round enqueues the namespaces, spread over the period. What an earlier leadership has counted is forgotten.
+// round enqueues the namespaces, spread over the period. What an earlier leadership has counted is
+// forgotten.
 func (o *Controller) round(first bool) {
 	namespaces := o.cfg.Namespaces()
 	o.mu.Lock()
@@ -104,8 +108,8 @@ func (o *Controller) round(first bool) {
 	}
 }
 
-// count counts the machines of a namespace, and freezes its MachineSets or ends their freezes. After an error the count before stays,
-// and the next attempt is compared with it.
+// count counts the machines of a namespace, and freezes its MachineSets or ends their freezes.
+// After an error the count before stays, and the next attempt is compared with it.
 func (o *Controller) count(ctx context.Context, namespace string) (runner.Result, error) {
 	if !o.cfg.Serves(namespace) {
 		return runner.Result{}, nil
@@ -130,7 +134,8 @@ func (o *Controller) count(ctx context.Context, namespace string) (runner.Result
 	return runner.Result{}, nil
 }
 
-// observe reads a namespace: sizes before machines, so that a machine of a new size is not compared with an old one.
+// observe reads a namespace: sizes before machines, so that a machine of a new size is not compared
+// with an old one.
 func (o *Controller) observe(ctx context.Context, namespace string, before decide.Count) (*decide.Counter, error) {
 	var deployments []decide.Deployment
 	err := decode.EachPage(ctx, "MachineDeployments", o.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
@@ -159,8 +164,9 @@ func (o *Controller) observe(ctx context.Context, namespace string, before decid
 	return counter, decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
 }
 
-// act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its controller writes it while it
-// creates machines. If its size has changed it is left to the next count.
+// act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its
+// controller writes it while it creates machines. If its size has changed it is left to the next
+// count.
 func (o *Controller) act(ctx context.Context, v decide.Verdict) error {
 	// It is for this write alone: what it remembers of writes is for controllers with a cache.
 	sets := patch.New(func(namespace string) patch.Patcher[*v1alpha1.MachineSet] {

@@ -115,8 +115,8 @@ func TestSetThatCreatesBeyondItsSizeIsFrozen(t *testing.T) {
 	})
 }
 
-// TestSetWhoseMachinesDriftIsFrozen: another client removes a label of a machine every 10 min, and the set releases the machine and creates
-// another one.
+// TestSetWhoseMachinesDriftIsFrozen: another client removes a label of a machine every 10 min, and
+// the set releases the machine and creates another one.
 func TestSetWhoseMachinesDriftIsFrozen(t *testing.T) {
 	onCounting(t, 3, func(c *counting) {
 		c.create(3)
@@ -180,7 +180,8 @@ func TestMachinesAreCountedInPages(t *testing.T) {
 	})
 }
 
-// TestPartialListDecidesNothing: the second page of the machines fails once. The next attempt is compared with the last complete count.
+// TestPartialListDecidesNothing: the second page of the machines fails once. The next attempt is
+// compared with the last complete count.
 func TestPartialListDecidesNothing(t *testing.T) {
 	onCounting(t, decode.PageSize, func(c *counting) {
 		c.create(decode.PageSize + 2)
@@ -244,7 +245,8 @@ func TestFailedFreezeIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestNewLeadershipHasNoCount: while another session led, the set may have been resized and resized again.
+// TestNewLeadershipHasNoCount: while another session led, the set may have been resized and resized
+// again.
 func TestNewLeadershipHasNoCount(t *testing.T) {
 	onCounting(t, 2, func(c *counting) {
 		c.create(4)
@@ -257,7 +259,8 @@ func TestNewLeadershipHasNoCount(t *testing.T) {
 	})
 }
 
-// TestSetThatChangesWhileItIsFrozen: its controller writes it all the time while it creates machines. Only another size matters.
+// TestSetThatChangesWhileItIsFrozen: its controller writes it all the time while it creates
+// machines. Only another size matters.
 func TestSetThatChangesWhileItIsFrozen(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// tooMany has the next count freeze the set, and returns how often Machines are listed and the set is patched in the minute in which it does.
-// onPatch is called before each patch.
+// tooMany has the next count freeze the set, and returns how often Machines are listed and the set
+// is patched in the minute in which it does. onPatch is called before each patch.
 func (c *counting) tooMany(onPatch func() error) (lists, patches int) {
 	c.create(4)
 	c.lead()
@@ -103,7 +103,8 @@ func TestFreezeOfASetThatIsDeletedAfterAConflict(t *testing.T) {
 	})
 }
 
-// The count of a namespace that is not served any more is forgotten: when it is served again its sets may have other sizes.
+// The count of a namespace that is not served any more is forgotten: when it is served again its
+// sets may have other sizes.
 func TestCountOfANamespaceThatIsNotListedAnyMoreIsForgotten(t *testing.T) {
 	onCounting(t, 2, func(c *counting) {
 		c.lead()

@@ -34,8 +34,8 @@ func (b *bench) knows() (set func(reach.Fact)) {
 	}
 }
 
-// While the API server of the target cluster is away its roots have the condition, and no machine of them gets a disruption, nor for
-// a minute after that. Each Event is emitted once.
+// While the API server of the target cluster is away its roots have the condition, and no machine
+// of them gets a disruption, nor for a minute after that. Each Event is emitted once.
 func TestRootsShowThatTheServerIsAway(t *testing.T) {
 	d := deployment()
 	s, alone := set("s", d, 1), set("alone", nil, 0)

@@ -14,11 +14,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// spacing is the minimum time between two counts. Machines change one after the other, and one count covers many changes.
+// spacing is the minimum time between two counts. Machines change one after the other, and one
+// count covers many changes.
 const spacing = time.Second
 
-// Breakers counts the machines of this process, exchanges counts with other replicas, and determines which circuit breakers are
-// open. It is safe for concurrent use.
+// Breakers counts the machines of this process, exchanges counts with other replicas, and
+// determines which circuit breakers are open. It is safe for concurrent use.
 type Breakers struct {
 	cfg  Config
 	tree *tree
@@ -41,8 +42,8 @@ func newBreakers(cfg Config, t *tree) *Breakers {
 	return &Breakers{cfg: cfg, tree: t, dirty: make(chan struct{}, 1), state: state, standing: state.Snapshots()}
 }
 
-// Report returns the report for the other replicas; ok is false before the first count. It returns at once, and requests a new
-// count, so that no change is missed for long.
+// Report returns the report for the other replicas; ok is false before the first count. It returns
+// at once, and requests a new count, so that no change is missed for long.
 func (h *Breakers) Report() (text string, ok bool) {
 	h.recount()
 	h.mu.Lock()
@@ -50,8 +51,8 @@ func (h *Breakers) Report() (text string, ok bool) {
 	return h.lastReport, h.lastReport != ""
 }
 
-// Receive stores the reports of the replicas, by their names, this one among them, and which of them holds each slot; "" means no
-// replica. It returns at once.
+// Receive stores the reports of the replicas, by their names, this one among them, and which of
+// them holds each slot; "" means no replica. It returns at once.
 func (h *Breakers) Receive(texts map[string]string, holders []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +70,8 @@ func (h *Breakers) Snapshots() disruption.Snapshots {
 	return h.standing
 }
 
-// restore records that the status of a root with these thresholds has an open circuit breaker, with the given reason.
+// restore records that the status of a root with these thresholds has an open circuit breaker, with
+// the given reason.
 func (h *Breakers) restore(t disruption.Thresholds, reason string, machines []disruption.Member) {
 	h.mu.Lock()
 	before, isNew := h.standing, false
@@ -99,9 +101,9 @@ func (h *Breakers) announce(before, after disruption.Snapshots) {
 	}
 }
 
-// concerned returns the namespaces whose roots the difference between two snapshots affects; only "" if it may affect all. A tenant
-// can open circuit breakers for its own namespace, and set thresholds there, again and again, which must not enqueue the roots of
-// other namespaces.
+// concerned returns the namespaces whose roots the difference between two snapshots affects; only
+// "" if it may affect all. A tenant can open circuit breakers for its own namespace, and set
+// thresholds there, again and again, which must not enqueue the roots of other namespaces.
 func concerned(before, after disruption.Snapshots) []string {
 	namespaces := map[string]bool{}
 	for t := range union(before.Of, after.Of) {
@@ -120,7 +122,8 @@ func concerned(before, after disruption.Snapshots) []string {
 	return slices.Sorted(maps.Keys(namespaces))
 }
 
-// differ returns the namespaces in which two snapshots of the same thresholds differ; "" for all that use the thresholds.
+// differ returns the namespaces in which two snapshots of the same thresholds differ; "" for all
+// that use the thresholds.
 func differ(before, after disruption.Snapshot) map[string]bool {
 	namespaces := map[string]bool{}
 	if before.Complete != after.Complete {
@@ -179,8 +182,8 @@ func (h *Breakers) wait(ctx context.Context, again time.Time) {
 	}
 }
 
-// count counts the machines of this replica, adds the reports of others, and stores the result. It returns when to count again
-// without a change.
+// count counts the machines of this replica, adds the reports of others, and stores the result. It
+// returns when to count again without a change.
 func (h *Breakers) count(ctx context.Context) (again time.Time) {
 	h.mu.Lock()
 	texts, holders := h.texts, h.holders
@@ -226,8 +229,8 @@ func (h *Breakers) own(slots int) disruption.Own {
 	return own
 }
 
-// log logs the circuit breakers that were opened and closed, the one namespace where they apply, or "" for all, and the counts of the scope in all
-// namespaces.
+// log logs the circuit breakers that were opened and closed, the one namespace where they apply, or
+// "" for all, and the counts of the scope in all namespaces.
 func log(ctx context.Context, t disruption.Thresholds, before, after disruption.Snapshot) {
 	log := klog.FromContext(ctx).WithValues("thresholds", t.String())
 	for scope, n := range after.Open {

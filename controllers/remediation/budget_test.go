@@ -88,8 +88,9 @@ func (b *budgeted) wantReplaced(names ...string) {
 	}
 }
 
-// While others have used the budget, of which sweeps of orphans are a part, the root has the condition and its unhealthy machine waits. When
-// the first reservation ends it is replaced, without another event.
+// While others have used the budget, of which sweeps of orphans are a part, the root has the
+// condition and its unhealthy machine waits. When the first reservation ends it is replaced,
+// without another event.
 func TestExhaustedBudgetHoldsReplacements(t *testing.T) {
 	withBudget(t, "2", func(b *budgeted) {
 		if n := len(b.core.Requests()); n > 0 {
@@ -123,7 +124,8 @@ func TestExhaustedBudgetHoldsReplacements(t *testing.T) {
 	})
 }
 
-// A replacement is reserved under a separate name: the next failure of the same machine counts again.
+// A replacement is reserved under a separate name: the next failure of the same machine counts
+// again.
 func TestReplacementsUseTheBudget(t *testing.T) {
 	withBudget(t, "1", func(b *budgeted) {
 		b.show(0)

@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// awayMessage is the message of the condition. It has no time, so that replicas that take over do not write it again.
+// awayMessage is the message of the condition. It has no time, so that replicas that take over do
+// not write it again.
 const awayMessage = "The API server of the target cluster, or that of the control cluster, does not answer. Until it does, no machine is created, fails, is replaced or deleted; " +
 	"machines with the label " + v1alpha1.LabelForceDeletion + "=true are deleted without a drain"
 
@@ -25,8 +26,8 @@ type condition = machinefacts.Condition
 // event is the content of an Event.
 type event struct{ reason, text string }
 
-// announce emits an Event when a condition of a root becomes True or has another reason, and one when it is not True any more. before is
-// the root without the change.
+// announce emits an Event when a condition of a root becomes True or has another reason, and one
+// when it is not True any more. before is the root without the change.
 func (r *roots[T]) announce(ctx context.Context, before T, of conditionType, is condition, begin, end event) {
 	switch was := r.conditionOf(before, of); {
 	case is.IsTrue() && is.Reason != was.Reason:
@@ -44,8 +45,8 @@ func awayOf(away bool) condition {
 	return machinefacts.True(v1alpha1.ReasonNoAnswer, awayMessage)
 }
 
-// breakerOf returns the condition of a root with open circuit breakers, by its thresholds. ignored is why an annotation with others
-// is ignored; "" if none is.
+// breakerOf returns the condition of a root with open circuit breakers, by its thresholds. ignored
+// is why an annotation with others is ignored; "" if none is.
 func breakerOf(open []disruption.Scope, t disruption.Thresholds, ignored string) condition {
 	switch {
 	case len(open) == 0 && ignored == "":
@@ -68,7 +69,8 @@ func reasonOf(open []disruption.Scope) string {
 	return v1alpha1.ReasonZoneNotReady
 }
 
-// message returns the message of the condition, with the scopes and when they close. It has no numbers of machines, which change often.
+// message returns the message of the condition, with the scopes and when they close. It has no
+// numbers of machines, which change often.
 func message(open []disruption.Scope, t disruption.Thresholds) string {
 	names, isLocal := make([]string, len(open)), true
 	for i, scope := range open {
@@ -86,7 +88,8 @@ func message(open []disruption.Scope, t disruption.Thresholds) string {
 	return text
 }
 
-// counted returns the scope of the counts of a circuit breaker: those of all namespaces, also where it is open in one of them.
+// counted returns the scope of the counts of a circuit breaker: those of all namespaces, also where
+// it is open in one of them.
 func counted(scope disruption.Scope) disruption.Scope {
 	scope.Namespace = ""
 	return scope

@@ -44,7 +44,8 @@ func TestBreakerOf(t *testing.T) {
 	}
 }
 
-// The counts in the log are of the scope next to them, also where the circuit breaker applies in one namespace.
+// The counts in the log are of the scope next to them, also where the circuit breaker applies in
+// one namespace.
 func TestLogHasTheScopeOfItsCounts(t *testing.T) {
 	text := &ktesting.BufferTL{}
 	is := disruption.Snapshot{Open: map[disruption.Scope]disruption.Count{{Zone: "z", Namespace: "n"}: {Ready: 2, NotReady: 12}}}

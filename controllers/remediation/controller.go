@@ -21,7 +21,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// Config is the configuration of the controller. All fields but Servers, Budget, the Gates, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Servers, Budget, the Gates,
+// Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -30,19 +31,21 @@ type Config struct {
 	Targets target.Resolver
 	// Servers contain the states of API servers that this process knows.
 	Servers target.Servers
-	// Namespaces has the annotations of the control cluster's Namespaces. It has to begin to watch after New.
+	// Namespaces has the annotations of the control cluster's Namespaces. It has to begin to watch
+	// after New.
 	Namespaces Namespaces
 	// DeploymentEvents and SetEvents record Events of MachineDeployments and MachineSets.
 	DeploymentEvents, SetEvents events.EventRecorder
 	Limits                      disruption.Limits
-	// Held reports whether deletions of machines in a namespace are held, and why. HoldChanged has to be
-	// called when that changes.
+	// Held reports whether deletions of machines in a namespace are held, and why. HoldChanged has to
+	// be called when that changes.
 	Held func(namespace string) (why string, held bool)
 	// Budget has the deletion budgets of namespaces; with nil nothing is limited.
 	Budget *deletion.Budget
 	// Replica is the name under which this process reports its counts.
 	Replica string
-	// SlotOf returns the slot in an object's labels. Holds reports whether the slot is held and its objects are all in the View.
+	// SlotOf returns the slot in an object's labels. Holds reports whether the slot is held and its
+	// objects are all in the View.
 	SlotOf func(labels map[string]string) (slot int, ok bool)
 	Holds  func(slot int) bool
 	// Gates for the keys of both kinds.
@@ -53,7 +56,8 @@ type Config struct {
 	Tracer                  trace.Tracer
 }
 
-// Validate returns an error that names the required fields that are not set, and the errors of the thresholds.
+// Validate returns an error that names the required fields that are not set, and the errors of the
+// thresholds.
 func (c Config) Validate() error {
 	return errors.Join(required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Metrics", "Tracer"), c.Limits.Thresholds.Validate())
 }
@@ -68,8 +72,8 @@ type Controller struct {
 	sets        *roots[*v1alpha1.MachineSet]
 }
 
-// New returns the controller and registers its handlers with the View. Errors: those of cfg.Validate, negative Workers, and no target
-// cluster that can be found.
+// New returns the controller and registers its handlers with the View. Errors: those of
+// cfg.Validate, negative Workers, and no target cluster that can be found.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -91,7 +95,8 @@ func New(cfg Config) (*Controller, error) {
 	return c, errors.Join(err1, err2, c.watch())
 }
 
-// ServerChanged enqueues the roots of a target cluster, all with nil, because their API server is away, or is back.
+// ServerChanged enqueues the roots of a target cluster, all with nil, because their API server is
+// away, or is back.
 func (c *Controller) ServerChanged(of *target.Cluster) {
 	for _, root := range slices.Concat(c.deployments.in(""), c.sets.in("")) {
 		cluster, _ := c.cfg.Targets.For(root.GetNamespace()) // nil with an error

@@ -31,7 +31,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a controller, the only one in a fleet with one slot, with an API server whose changes it receives at once.
+// bench is a controller, the only one in a fleet with one slot, with an API server whose changes it
+// receives at once.
 type bench struct {
 	*testing.T
 
@@ -106,7 +107,8 @@ func newBench(t *testing.T, roots ...runtime.Object) *bench {
 	return b
 }
 
-// patch applies a patch as an API server does: the object gets a new version, which the watch shows.
+// patch applies a patch as an API server does: the object gets a new version, which the watch
+// shows.
 func (b *bench) patch(action clienttesting.Action) (handled bool, obj runtime.Object, err error) {
 	handled, obj, err = clienttesting.ObjectReaction(b.api.Tracker())(action)
 	if err == nil {
@@ -115,7 +117,8 @@ func (b *bench) patch(action clienttesting.Action) (handled bool, obj runtime.Ob
 	return handled, obj, err
 }
 
-// feed stores a new version of an object in the View. The test calls it, and each write of the controller does.
+// feed stores a new version of an object in the View. The test calls it, and each write of the
+// controller does.
 func (b *bench) feed(obj any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +186,8 @@ func class() *v1alpha1.MachineClass {
 	return &v1alpha1.MachineClass{ObjectMeta: meta("c"), NodeTemplate: &v1alpha1.NodeTemplate{Zone: "z1"}}
 }
 
-// during runs the controller while f runs, in a bubble of synctest, in which time advances as soon as no goroutine can continue.
+// during runs the controller while f runs, in a bubble of synctest, in which time advances as soon
+// as no goroutine can continue.
 func during(t *testing.T, roots []runtime.Object, f func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,8 +230,8 @@ func disruptions(t *testing.T, root metav1.Object) (names []string) {
 	return names
 }
 
-// A zone fails and recovers: the deployment gets the condition and loses it, and no machine gets a disruption meanwhile. Then one
-// machine becomes unhealthy, and gets one.
+// A zone fails and recovers: the deployment gets the condition and loses it, and no machine gets a
+// disruption meanwhile. Then one machine becomes unhealthy, and gets one.
 func TestDarkZoneOpensTheBreaker(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 10)
@@ -290,8 +294,9 @@ func TestDarkZoneOpensTheBreaker(t *testing.T) {
 	})
 }
 
-// A new holder cannot know since when a zone has been well whose circuit breaker is open according to the deployment. It waits for
-// the whole time, also if the zone would not open the breaker again.
+// A new holder cannot know since when a zone has been well whose circuit breaker is open according
+// to the deployment. It waits for the whole time, also if the zone would not open the breaker
+// again.
 func TestNewHolderKeepsTheBreakerOpen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		condition string
@@ -379,7 +384,8 @@ func TestSetsWithoutControllerAreRoots(t *testing.T) {
 	})
 }
 
-// No machine gets a disruption while slots have not been counted: their machines may have the same problem.
+// No machine gets a disruption while slots have not been counted: their machines may have the same
+// problem.
 func TestNoDisruptionBeforeAllSlotsAreCounted(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 2)
@@ -400,7 +406,8 @@ func TestNoDisruptionBeforeAllSlotsAreCounted(t *testing.T) {
 	})
 }
 
-// Reports of other replicas count: a zone that is not Ready in their slots has an open circuit breaker here as well.
+// Reports of other replicas count: a zone that is not Ready in their slots has an open circuit
+// breaker here as well.
 func TestReportsOfOtherReplicasCount(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 2)

@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 )
 
-// withSet runs f with a MachineDeployment and its set of six machines, none of which is in the View yet.
+// withSet runs f with a MachineDeployment and its set of six machines, none of which is in the View
+// yet.
 func withSet(t *testing.T, f func(b *bench, s *v1alpha1.MachineSet)) {
 	t.Helper()
 	d := deployment()
@@ -36,8 +37,8 @@ func (b *bench) expectOpen() {
 	}
 }
 
-// A client that may write Machines in one namespace can report them as Running, on any Node, in any zone. The circuit breaker of a
-// zone that is not Ready opens all the same.
+// A client that may write Machines in one namespace can report them as Running, on any Node, in any
+// zone. The circuit breaker of a zone that is not Ready opens all the same.
 func TestForgedMachinesDoNotKeepTheBreakerClosed(t *testing.T) {
 	for name, node := range map[string]func(i int) string{
 		"they name no Node":                 func(int) string { return "" },
@@ -65,7 +66,8 @@ func TestForgedMachinesDoNotKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// Nodes are deleted with their VMs if a cloud has lost these. Their machines are not Ready, and still in the zone of their class.
+// Nodes are deleted with their VMs if a cloud has lost these. Their machines are not Ready, and
+// still in the zone of their class.
 func TestMachinesWithDeletedNodesAreNotReady(t *testing.T) {
 	withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
 		for i := range 6 {
@@ -79,7 +81,8 @@ func TestMachinesWithDeletedNodesAreNotReady(t *testing.T) {
 	})
 }
 
-// A tenant can write open circuit breakers to the status of its roots. The fleet then reconciles the roots of that tenant, and no others.
+// A tenant can write open circuit breakers to the status of its roots. The fleet then reconciles
+// the roots of that tenant, and no others.
 func TestBreakersEnqueueTheirRoots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

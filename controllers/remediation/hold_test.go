@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// A machine becomes unhealthy while deletions are held: its root has the condition and the Event, and the machine gets no disruption
-// until the hold ends.
+// A machine becomes unhealthy while deletions are held: its root has the condition and the Event,
+// and the machine gets no disruption until the hold ends.
 func TestHoldKeepsUnhealthyMachines(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 10)
@@ -71,7 +71,8 @@ func TestHoldKeepsUnhealthyMachines(t *testing.T) {
 	})
 }
 
-// Machines of a root that has left this process's slots do not count as waiting, and do not when it returns.
+// Machines of a root that has left this process's slots do not count as waiting, and do not when it
+// returns.
 func TestWaitingMachinesOfOtherSlotsDoNotCount(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 0)

@@ -102,7 +102,8 @@ func (r *roots[T]) in(namespace string) (roots []metav1.Object) {
 	return roots
 }
 
-// watch calls changed with objects that appear, change or were deleted, and removes the state of those that were deleted.
+// watch calls changed with objects that appear, change or were deleted, and removes the state of
+// those that were deleted.
 func (r *roots[T]) watch(changed func(T)) {
 	var none T
 	r.all.OnChange(func(before, after T) {
@@ -180,11 +181,12 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
-// reasons are reported in addition to a verdict: why annotations are ignored, and why deletions are held; "" if not.
+// reasons are reported in addition to a verdict: why annotations are ignored, and why deletions are
+// held; "" if not.
 type reasons struct{ ignored, held string }
 
-// observe collects the input of a decision about a root.
-// Errors: errNotCounted, errNamespacesUnknown, an annotation with disruptions that another client has written.
+// observe collects the input of a decision about a root. Errors: errNotCounted,
+// errNamespacesUnknown, an annotation with disruptions that another client has written.
 func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) {
 	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Desired: r.wanted(root), Deleted: root.GetDeletionTimestamp() != nil}
 	why.held, w.Held = r.cfg.Held(root.GetNamespace())
@@ -215,9 +217,10 @@ func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) 
 	return w, why, nil
 }
 
-// restore keeps the circuit breakers of a root open that are open according to its status, where this process does not know them:
-// the previous holder may have opened them, or this process, with other thresholds. Only thresholds that would have opened them later
-// are reason to decide anew: they are set to have machines replaced again.
+// restore keeps the circuit breakers of a root open that are open according to its status, where
+// this process does not know them: the previous holder may have opened them, or this process, with
+// other thresholds. Only thresholds that would have opened them later are reason to decide anew:
+// they are set to have machines replaced again.
 func (r *roots[T]) restore(root T, t disruption.Thresholds, machines []disruption.Member) {
 	before, _ := r.seen.Swap(root.GetUID(), t)
 	if last, ok := before.(disruption.Thresholds); ok && (last == t || t.OpensLaterThan(last)) {

@@ -15,17 +15,20 @@ import (
 
 // Namespaces has the annotations of Namespaces.
 type Namespaces interface {
-	// Known reports whether the annotations are known, and Denied whether the right to read them is missing.
+	// Known reports whether the annotations are known, and Denied whether the right to read them is
+	// missing.
 	Known() bool
 	Denied() bool
 	// Annotation returns the value of an annotation of a Namespace.
 	Annotation(namespace, key string) (value string, ok bool)
-	// OnChange adds a function that is called with each Namespace whose annotations have changed, and with "" when all may have.
+	// OnChange adds a function that is called with each Namespace whose annotations have changed, and
+	// with "" when all may have.
 	OnChange(changed func(namespace string))
 }
 
 var (
-	// errNamespacesUnknown means that thresholds cannot be determined: the annotations of Namespaces are not known yet.
+	// errNamespacesUnknown means that thresholds cannot be determined: the annotations of Namespaces
+	// are not known yet.
 	errNamespacesUnknown = errors.New("the annotations of Namespaces are not known yet")
 	// errNotCounted means that the thresholds are new, and were not compared with the counts yet.
 	errNotCounted = errors.New("the thresholds were not compared with the counts yet")
@@ -37,8 +40,9 @@ type thresholds struct {
 	namespaces Namespaces
 }
 
-// of returns the thresholds that apply to a root, and why an annotation with others is ignored; "" if none is. Without the right to read Namespaces
-// those that were read last apply: deletions are held then, and roots report that. Errors: errNamespacesUnknown, errNotCounted.
+// of returns the thresholds that apply to a root, and why an annotation with others is ignored; ""
+// if none is. Without the right to read Namespaces those that were read last apply: deletions are
+// held then, and roots report that. Errors: errNamespacesUnknown, errNotCounted.
 func (t thresholds) of(root metav1.Object, standing disruption.Snapshots) (is disruption.Thresholds, ignored string, err error) {
 	if !t.namespaces.Known() && !t.namespaces.Denied() {
 		return t.flags, "", errNamespacesUnknown
@@ -58,8 +62,8 @@ func (t thresholds) of(root metav1.Object, standing disruption.Snapshots) (is di
 	return is, fmt.Sprintf("An annotation with thresholds is ignored, and %s applies: %s", is, strings.Join(invalid, "; ")), nil
 }
 
-// all returns the thresholds of a root in the order in which they apply: those of its annotation, of its Namespace's, and of the
-// flags. invalid has a text for each annotation that is ignored.
+// all returns the thresholds of a root in the order in which they apply: those of its annotation,
+// of its Namespace's, and of the flags. invalid has a text for each annotation that is ignored.
 func (t thresholds) all(root metav1.Object) (all []disruption.Thresholds, invalid []string) {
 	all = []disruption.Thresholds{t.flags}
 	add := func(text string, ok bool, where string) {

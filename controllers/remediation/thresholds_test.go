@@ -268,7 +268,8 @@ func TestNothingIsDecidedBeforeNamespacesAreKnown(t *testing.T) {
 	})
 }
 
-// Without the right to read Namespaces the thresholds that were read last apply: deletions are held then, and roots report that.
+// Without the right to read Namespaces the thresholds that were read last apply: deletions are held
+// then, and roots report that.
 func TestThresholdsWithoutTheRightToReadNamespaces(t *testing.T) {
 	withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
 		b.spaces.annotate("n", "not-ready=4")
@@ -306,7 +307,8 @@ func TestNewHolderKeepsTheBreakerOfAnAnnotationOpen(t *testing.T) {
 	})
 }
 
-// More thresholds than are compared with the counts: those that are left out report it, and others of the namespace apply.
+// More thresholds than are compared with the counts: those that are left out report it, and others
+// of the namespace apply.
 func TestTooManyThresholds(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 6)

@@ -31,7 +31,8 @@ func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member
 	return members, undecodable
 }
 
-// scopeOf returns the scope of a machine: the zone in the label of its Node, otherwise that of its class.
+// scopeOf returns the scope of a machine: the zone in the label of its Node, otherwise that of its
+// class.
 func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
 	scope := disruption.Scope{}
 	cluster, _ := t.targets.For(m.Namespace) // nil with an error
@@ -50,8 +51,8 @@ func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
 	return scope
 }
 
-// nodeOf returns the Node that is bound to a machine. A Node that a machine names and that is not bound to it may belong to any
-// machine.
+// nodeOf returns the Node that is bound to a machine. A Node that a machine names and that is not
+// bound to it may belong to any machine.
 func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
 	cluster, _ := t.targets.For(m.Namespace) // nil with an error
 	if cluster == nil {

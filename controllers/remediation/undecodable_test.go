@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// A machine that cannot be decoded exists: it does not count as one that is being created, for which others would have to wait.
+// A machine that cannot be decoded exists: it does not count as one that is being created, for
+// which others would have to wait.
 func TestUndecodableMachineDelaysNoRemediation(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 6)

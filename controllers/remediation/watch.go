@@ -53,7 +53,8 @@ func placeOf(node *corev1.Node) (is place) {
 	return is
 }
 
-// machineChanged requests a count and enqueues the machine's root, if the part of the machine changed that they depend on.
+// machineChanged requests a count and enqueues the machine's root, if the part of the machine
+// changed that they depend on.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if before != nil && after != nil && concernOf(before) == concernOf(after) {
 		return

@@ -18,7 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// Each change that decisions depend on leads to a pass over the roots concerned, and over no others.
+// Each change that decisions depend on leads to a pass over the roots concerned, and over no
+// others.
 func TestChangesEnqueueTheirRoots(t *testing.T) {
 	d := deployment()
 	s, alone, other := set("s", d, 1), set("alone", nil, 1), set("other", nil, 0)
@@ -142,7 +143,8 @@ func TestOwnCounts(t *testing.T) {
 	}
 }
 
-// What is not there, is no root, or has no holder is left alone, and so are all roots while Namespaces are not known.
+// What is not there, is no root, or has no holder is left alone, and so are all roots while
+// Namespaces are not known.
 func TestPassesWithoutEffect(t *testing.T) {
 	d := deployment()
 	owned, free, root, leaving := set("owned", d, 1), set("free", nil, 1), set("root", nil, 1), set("leaving", nil, 1)

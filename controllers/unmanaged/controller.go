@@ -28,7 +28,8 @@ import (
 // targetCluster is the only key of that runner.
 const targetCluster = "target"
 
-// Config is the configuration of Controller. All fields but Namespace, Metrics and Tracer are required.
+// Config is the configuration of Controller. All fields but Namespace, Metrics and Tracer are
+// required.
 type Config struct {
 	// Control lists machines in the control cluster; Target lists and patches Nodes.
 	Control, Target metadata.Interface
@@ -36,8 +37,8 @@ type Config struct {
 	Namespace string
 	// Serves reports whether the fleet serves a namespace.
 	Serves func(namespace string) bool
-	// Timeout is for how long a Node must have been without a machine. It is counted from when this leader first saw it so: the times
-	// on a Node are those of another clock.
+	// Timeout is for how long a Node must have been without a machine. It is counted from when this
+	// leader first saw it so: the times on a Node are those of another clock.
 	Timeout time.Duration
 	// Period is the time between two searches; not 0.
 	Period time.Duration
@@ -53,8 +54,9 @@ func (c Config) Validate() error {
 	return required.Fields(c, "Namespace", "Timeout", "Metrics", "Tracer")
 }
 
-// Controller annotates Nodes that have no machine with v1alpha1.AnnotationNotManaged, and removes our finalizer from them. The
-// machine controller removes the annotation when it claims a Node. New returns one.
+// Controller annotates Nodes that have no machine with v1alpha1.AnnotationNotManaged, and removes
+// our finalizer from them. The machine controller removes the annotation when it claims a Node. New
+// returns one.
 type Controller struct {
 	cfg    Config
 	runner *runner.Runner[string]
@@ -90,7 +92,8 @@ func (u *Controller) Run(ctx context.Context) {
 	})
 }
 
-// search reads all machines, and then all Nodes. Errors: those of a request; then no Node counts as seen without a machine.
+// search reads all machines, and then all Nodes. Errors: those of a request; then no Node counts as
+// seen without a machine.
 func (u *Controller) search(ctx context.Context, _ string) (runner.Result, error) {
 	all := decide.NewMachines(u.cfg.Serves, u.cfg.Namespace != "")
 	machines := u.cfg.Control.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(u.cfg.Namespace)
@@ -128,8 +131,8 @@ func (u *Controller) remember(since map[types.UID]time.Time) {
 	u.since = since
 }
 
-// annotate adds the annotation to a Node and removes our finalizer. A Node that has changed since it was read may have got a machine:
-// it is left to the next search.
+// annotate adds the annotation to a Node and removes our finalizer. A Node that has changed since
+// it was read may have got a machine: it is left to the next search.
 func (u *Controller) annotate(ctx context.Context, nodes metadata.ResourceInterface, node *metav1.PartialObjectMetadata) error {
 	change := map[string]any{
 		"uid": node.UID, "resourceVersion": node.ResourceVersion, "annotations": map[string]string{v1alpha1.AnnotationNotManaged: "1"},

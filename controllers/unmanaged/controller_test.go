@@ -25,7 +25,8 @@ const (
 	others = "example.com/other"
 )
 
-// searching is a leader that looks for Nodes without a machine every 10 min, which are annotated after 25 min.
+// searching is a leader that looks for Nodes without a machine every 10 min, which are annotated
+// after 25 min.
 type searching struct {
 	*testing.T
 
@@ -61,7 +62,8 @@ func (s *searching) join(name string, change func(*corev1.Node)) {
 	apiserver.Add(s.target, n)
 }
 
-// expect fails unless the Node is annotated, or not, and has what other clients wrote, and our finalizer only if it is not annotated.
+// expect fails unless the Node is annotated, or not, and has what other clients wrote, and our
+// finalizer only if it is not annotated.
 func (s *searching) expect(name string, annotated bool) {
 	s.Helper()
 	n := apiserver.Read[corev1.Node](s.target, "nodes", "", name)
@@ -131,7 +133,8 @@ func TestNodesAreNotAnnotated(t *testing.T) {
 	}
 }
 
-// TestNodesOfAllPagesAreAnnotated: more than a page has. In a search that fails at the second page no Node counts as seen.
+// TestNodesOfAllPagesAreAnnotated: more than a page has. In a search that fails at the second page
+// no Node counts as seen.
 func TestNodesOfAllPagesAreAnnotated(t *testing.T) {
 	onSearching(t, func(s *searching) {
 		for i := range decode.PageSize + 1 {
@@ -155,7 +158,8 @@ func TestNodeIsAnnotatedAtTheTimeout(t *testing.T) {
 	})
 }
 
-// A Node that changes or is deleted while it is annotated is no failure: it is left to the next search.
+// A Node that changes or is deleted while it is annotated is no failure: it is left to the next
+// search.
 func TestNodeThatChangesMeanwhileIsNotAnError(t *testing.T) {
 	for name, change := range map[string]func(s *searching){
 		"it is deleted": func(s *searching) { s.target.Remove("nodes", "", "n") },

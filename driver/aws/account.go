@@ -30,7 +30,8 @@ const (
 	sessionName = "machine-controller-fleet"
 )
 
-// accountKey identifies a client by the content of a Secret, so that a Secret with new content gets a new client.
+// accountKey identifies a client by the content of a Secret, so that a Secret with new content gets
+// a new client.
 type accountKey struct {
 	identity [32]byte
 	region   string
@@ -87,7 +88,8 @@ func (d *Driver) endpointOf(id identity) (*string, error) {
 	return sdk.String(endpoint.String()), nil
 }
 
-// credentials returns the credentials of an identity. Those that are temporary are kept until shortly before their end.
+// credentials returns the credentials of an identity. Those that are temporary are kept until
+// shortly before their end.
 func (d *Driver) credentials(id identity, region string) (sdk.CredentialsProvider, error) {
 	if id.tokenFile == "" {
 		return sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) {
@@ -106,8 +108,9 @@ func (d *Driver) credentials(id identity, region string) (sdk.CredentialsProvide
 	return sdk.NewCredentialsCache(source, func(o *sdk.CredentialsCacheOptions) { o.ExpiryWindow = expiryWindow }), nil
 }
 
-// tokenFile returns how a token file is opened. Only files in Config.TokenDirs are read: a tenant writes the path into a Secret, and must
-// not be able to have the fleet send another file to the cloud.
+// tokenFile returns how a token file is opened. Only files in Config.TokenDirs are read: a tenant
+// writes the path into a Secret, and must not be able to have the fleet send another file to the
+// cloud.
 func (d *Driver) tokenFile(path string) (open func() (io.ReadCloser, error), err error) {
 	for _, dir := range d.cfg.TokenDirs {
 		name, err := filepath.Rel(dir, path)

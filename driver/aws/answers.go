@@ -18,8 +18,9 @@ import (
 // maxDepth is how deep the elements of an answer are nested at most.
 const maxDepth = 32
 
-// answers sends the requests of the SDK, and passes on only answers that the cloud can have given: of bounded size, whole, and with the
-// part that the operation requires. The SDK reads a page of a proxy as an empty list, which would hide VMs.
+// answers sends the requests of the SDK, and passes on only answers that the cloud can have given:
+// of bounded size, whole, and with the part that the operation requires. The SDK reads a page of a
+// proxy as an empty list, which would hide VMs.
 type answers struct{ client *httpclient.Client }
 
 // strangeError is an answer that the cloud cannot have given.
@@ -36,7 +37,8 @@ func (e *strangeError) Error() string {
 	return "the cloud's answer cannot be read: " + e.why
 }
 
-// Do sends a request. Errors: those of httpclient.Client, a *httpclient.LimitError for too many elements, and a *strangeError.
+// Do sends a request. Errors: those of httpclient.Client, a *httpclient.LimitError for too many
+// elements, and a *strangeError.
 func (a answers) Do(req *http.Request) (*http.Response, error) {
 	operation := middleware.GetOperationName(req.Context())
 	limits := httpclient.One()
@@ -124,8 +126,8 @@ func check(operation string, answer httpclient.Answer, elements int) error {
 	}
 }
 
-// Service returns the operation of the cloud's API that a request is about, for metrics, such as run_instances, and other for one that
-// the driver does not use.
+// Service returns the operation of the cloud's API that a request is about, for metrics, such as
+// run_instances, and other for one that the driver does not use.
 func Service(r *http.Request) string {
 	operation := middleware.GetOperationName(r.Context())
 	if _, known := partOf(operation); !known {

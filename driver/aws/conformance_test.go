@@ -47,7 +47,8 @@ func newEnv(t *testing.T, stop time.Duration) drivertest.Env {
 		Driver: cloud.driver(t, func(cfg *Config) {
 			cfg.Transport, cfg.Endpoints, cfg.TokenDirs = way, append(cfg.Endpoints, "http://"+elsewhere), []string{"/tokens"}
 		}),
-		// The suite expects a VM to be of use after its create. TestInitialize… are for classes whose VMs are not.
+		// The suite expects a VM to be of use after its create. TestInitialize… are for classes whose VMs
+		// are not.
 		Class: classOf(strings.Replace(validSpec, `"srcAndDstChecksEnabled": false`, `"srcAndDstChecksEnabled": true`, 1)), Secret: accessKey(), UserData: []byte("token: abcdef.0123456789abcdef"),
 		VMs:  cloud.vms,
 		Fail: func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return cloud.fail(way, how) },

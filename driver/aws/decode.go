@@ -11,9 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// ParseProviderSpec reads and validates a provider spec. Mistyped fields are errors that name the field; unknown ones are ignored, and
-// the case of names does not matter, as in Machine Controller Manager. What only the cloud can check, such as whether a subnet exists,
-// is not checked.
+// ParseProviderSpec reads and validates a provider spec. Mistyped fields are errors that name the
+// field; unknown ones are ignored, and the case of names does not matter, as in Machine Controller
+// Manager. What only the cloud can check, such as whether a subnet exists, is not checked.
 func ParseProviderSpec(raw []byte) (ProviderSpec, error) {
 	spec, err := decode(raw)
 	if err != nil {
@@ -37,8 +37,9 @@ func decode(raw []byte) (ProviderSpec, error) {
 	return spec, nil
 }
 
-// regionOf returns the region of a class: that of its provider spec, also of one that is invalid otherwise, or else that of its node
-// template. A class that was broken after its VMs were created must not hide them.
+// regionOf returns the region of a class: that of its provider spec, also of one that is invalid
+// otherwise, or else that of its node template. A class that was broken after its VMs were created
+// must not hide them.
 func regionOf(class *v1alpha1.MachineClass) (string, error) {
 	var lenient struct {
 		Region string `json:"region"`

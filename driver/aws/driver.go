@@ -27,12 +27,14 @@ const maxRootDevices = 1024
 
 // Config configures a Driver.
 type Config struct {
-	// Endpoints are the URLs of EC2 that requests may go to, the first of them for Secrets that name none. Without any the requests go to
-	// AWS, in the region of the class, and a Secret must not name one.
+	// Endpoints are the URLs of EC2 that requests may go to, the first of them for Secrets that name
+	// none. Without any the requests go to AWS, in the region of the class, and a Secret must not name
+	// one.
 	Endpoints []string
 	// STSEndpoint is the URL of STS; "" means that of AWS in the region of the class.
 	STSEndpoint string
-	// TokenDirs are the folders whose files a Secret may name as the token of a workload identity. Each tenant may name each of the files.
+	// TokenDirs are the folders whose files a Secret may name as the token of a workload identity.
+	// Each tenant may name each of the files.
 	TokenDirs []string
 	// Transport creates the connections; nil means httpclient.Transport().
 	Transport http.RoundTripper
@@ -44,7 +46,8 @@ type Config struct {
 	Clock clock.PassiveClock
 }
 
-// Driver is the driver of Amazon EC2. Its state is a cache of clients, with their temporary credentials, and of what does not change.
+// Driver is the driver of Amazon EC2. Its state is a cache of clients, with their temporary
+// credentials, and of what does not change.
 type Driver struct {
 	cfg       Config
 	endpoints httpclient.Endpoints
@@ -94,9 +97,10 @@ func New(cfg Config) (*Driver, error) {
 	}, nil
 }
 
-// CreateMachine creates the VM. With the client token EC2 finds an earlier one. A request before looks for it only when the token may have
-// been forgotten, and one after when the parameters of the earlier create were others, because the class or the bootstrap token has
-// changed in between. Another request reads the name of the image's root device, once for each image.
+// CreateMachine creates the VM. With the client token EC2 finds an earlier one. A request before
+// looks for it only when the token may have been forgotten, and one after when the parameters of
+// the earlier create were others, because the class or the bootstrap token has changed in between.
+// Another request reads the name of the image's root device, once for each image.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -137,7 +141,8 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	return a.created(req.Target, vm, err, requested)
 }
 
-// prepare returns the request for a VM. Errors: InvalidArgument, and those of the request for the image.
+// prepare returns the request for a VM. Errors: InvalidArgument, and those of the request for the
+// image.
 func (d *Driver) prepare(ctx context.Context, req driver.CreateMachineRequest) (*ec2.RunInstancesInput, *account, error) {
 	wrong := func(err error) (*ec2.RunInstancesInput, *account, error) {
 		return nil, nil, driver.Errorf(driver.OpCreate, driver.InvalidArgument, "%w", err)
@@ -222,8 +227,9 @@ func isPath(text string) bool {
 	return strings.HasPrefix(text, "/") && len(text) <= 64 && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is the Machine's, with its UID, for which
-// it makes one request more. A provider spec that cannot be decoded requires no initialization: it must not hide a VM that exists.
+// GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is
+// the Machine's, with its UID, for which it makes one request more. A provider spec that cannot be
+// decoded requires no initialization: it must not hide a VM that exists.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -248,7 +254,8 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	return resp, nil
 }
 
-// ListMachines returns the VMs that have not begun to end and have the cluster's and the role's tags of the class.
+// ListMachines returns the VMs that have not begun to end and have the cluster's and the role's
+// tags of the class.
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -280,12 +287,14 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }
 
-// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It sends no request.
+// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what
+// ParseProviderSpec rejects. It sends no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	return driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 }
 
-// GetVolumeIDs returns the IDs of EBS volumes, of the CSI driver and of Kubernetes' own. It sends no request.
+// GetVolumeIDs returns the IDs of EBS volumes, of the CSI driver and of Kubernetes' own. It sends
+// no request.
 func (d *Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	var ids []string
 	for _, v := range req.Volumes {

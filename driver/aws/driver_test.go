@@ -123,7 +123,8 @@ func TestOtherParametersWhileTheVMIsNotShown(t *testing.T) {
 	w.wantLiving(t, 1, "after creates with other parameters")
 }
 
-// A VM that has gone is absent at once, and a machine whose VM was never created as well when it is old enough.
+// A VM that has gone is absent at once, and a machine whose VM was never created as well when it is
+// old enough.
 func TestVMThatIsGone(t *testing.T) {
 	w := newWorld(t, nil)
 	target := w.target()
@@ -238,7 +239,8 @@ func TestInitializeChangesNoOtherVM(t *testing.T) {
 	}
 }
 
-// Machine Controller Manager has the region in provider IDs, as the driver, and the cloud controller manager the zone.
+// Machine Controller Manager has the region in provider IDs, as the driver, and the cloud
+// controller manager the zone.
 func TestProviderIDsOfNodes(t *testing.T) {
 	w := newWorld(t, nil)
 	target := w.target()

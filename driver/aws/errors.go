@@ -25,7 +25,8 @@ const (
 	codeVolumeNotFound = "InvalidVolume.NotFound"
 )
 
-// failed returns the error of a request. A client whose credentials are rejected is not used again: the next call reads them anew.
+// failed returns the error of a request. A client whose credentials are rejected is not used again:
+// the next call reads them anew.
 func (a *account) failed(ctx context.Context, op driver.Op, err error) *driver.Error {
 	failure := errorOf(ctx, op, a.driver.clock.Now(), err)
 	if failure.Code == driver.Unauthenticated {
@@ -60,7 +61,8 @@ func refusalOf(op driver.Op, now time.Time, refusal smithy.APIError, err error) 
 	if resp, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && resp.Response != nil && resp.Response.Response != nil {
 		status, header = resp.Response.StatusCode, resp.Response.Header
 	}
-	// What follows is encoded, up to 10 KiB long, and of use only with a call of the cloud that decodes it.
+	// What follows is encoded, up to 10 KiB long, and of use only with a call of the cloud that
+	// decodes it.
 	message, _, _ := strings.Cut(refusal.ErrorMessage(), " Encoded authorization failure message")
 	failure := driver.Errorf(op, codeOf(refusal.ErrorCode(), status), "%s: %s", refusal.ErrorCode(), message)
 	failure.RetryAfter, failure.Throttled = httpclient.RetryAfter(header, now), isThrottled(refusal.ErrorCode())

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// pageSize is how many VMs are on a page of a long list: httpclient.Page allows 640 elements for each of them.
+	// pageSize is how many VMs are on a page of a long list: httpclient.Page allows 640 elements for
+	// each of them.
 	pageSize = 200
-	// maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages of a tenth of the requested size.
+	// maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages of a
+	// tenth of the requested size.
 	maxPages = 10 * driver.MaxListed / pageSize
 )
 
@@ -71,7 +73,8 @@ func (a *account) vm(ctx context.Context, op driver.Op, id string) (found types.
 	return all[0], true, nil
 }
 
-// findByUID returns the VM with the Machine's UID in one of some states. It stops at the second one. Errors: NotFound, OutOfRange.
+// findByUID returns the VM with the Machine's UID in one of some states. It stops at the second
+// one. Errors: NotFound, OutOfRange.
 func (a *account) findByUID(ctx context.Context, op driver.Op, target driver.Target, states []types.InstanceStateName) (found types.Instance, err error) {
 	known := false
 	err = a.eachByUID(ctx, op, target, states, func(page []types.Instance, _ bool) (more bool, err error) {
@@ -93,7 +96,8 @@ func (a *account) findByUID(ctx context.Context, op driver.Op, target driver.Tar
 	return found, believe(op, found, target)
 }
 
-// createdBefore returns the VM that a create has created for the Machine before: one that lives, or else one that has ended.
+// createdBefore returns the VM that a create has created for the Machine before: one that lives, or
+// else one that has ended.
 func (a *account) createdBefore(ctx context.Context, target driver.Target) (types.Instance, error) {
 	vm, err := a.findByUID(ctx, driver.OpCreate, target, alive())
 	if driver.CodeOf(err) != driver.NotFound {
@@ -245,7 +249,8 @@ func believe(op driver.Op, vm types.Instance, target driver.Target) error {
 	return nil
 }
 
-// believeID returns an error unless an answer can describe a VM. Its ID becomes part of further requests.
+// believeID returns an error unless an answer can describe a VM. Its ID becomes part of further
+// requests.
 func believeID(op driver.Op, vm types.Instance) error {
 	if id := sdk.ToString(vm.InstanceId); !isID(id, vmPrefix) {
 		return driver.Errorf(op, driver.Internal, "the cloud answered with a VM %q; expected an ID such as i-0123456789abcdef0", id)
@@ -278,7 +283,8 @@ func (a *account) providerID(vm types.Instance) string {
 	return providerIDPrefix + a.region + "/" + sdk.ToString(vm.InstanceId)
 }
 
-// parseProviderID returns the cloud's ID in aws:///<region or zone>/<instance>; ok is false for what names no VM of this cloud.
+// parseProviderID returns the cloud's ID in aws:///<region or zone>/<instance>; ok is false for
+// what names no VM of this cloud.
 func parseProviderID(text string) (id string, ok bool) {
 	rest, ok := strings.CutPrefix(text, providerIDPrefix)
 	_, id, hasZone := strings.Cut(rest, "/")

@@ -16,7 +16,8 @@ import (
 // setting is what is to be set on a network interface after the create.
 type setting struct {
 	nic string
-	// prefixes is how many IPv6 prefixes are missing; 0 means that the check of source and destination is to be disabled.
+	// prefixes is how many IPv6 prefixes are missing; 0 means that the check of source and destination
+	// is to be disabled.
 	prefixes int32
 }
 
@@ -59,7 +60,8 @@ func toInitialize(spec ProviderSpec, vm types.Instance) (missing []setting) {
 	return missing
 }
 
-// prefixesOf returns how many IPv6 prefixes the provider spec has for a network interface, which it describes at the same index.
+// prefixesOf returns how many IPv6 prefixes the provider spec has for a network interface, which it
+// describes at the same index.
 func prefixesOf(spec ProviderSpec, nic types.InstanceNetworkInterface) int32 {
 	if nic.Attachment == nil {
 		return 0
@@ -76,8 +78,9 @@ func prefixesOf(spec ProviderSpec, nic types.InstanceNetworkInterface) int32 {
 	return 0
 }
 
-// InitializeMachine disables the check of source and destination, and assigns IPv6 prefixes, on the network interfaces that lack it. It
-// reads the VM first, and sends one request for each setting that is missing. A provider spec without such a field is Unimplemented.
+// InitializeMachine disables the check of source and destination, and assigns IPv6 prefixes, on the
+// network interfaces that lack it. It reads the VM first, and sends one request for each setting
+// that is missing. A provider spec without such a field is Unimplemented.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()

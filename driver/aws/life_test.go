@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/aws/ec2test"
 )
 
-// life is the life of one machine, whose driver is killed at a request and starts again without a memory.
+// life is the life of one machine, whose driver is killed at a request and starts again without a
+// memory.
 type life struct {
 	*world
 	t      *testing.T
@@ -80,8 +81,8 @@ func (l *life) remove() {
 	}
 }
 
-// The driver is killed at each of its requests in turn: before the cloud has carried it out, and after. The machine never has two VMs,
-// and nothing is left in the end.
+// The driver is killed at each of its requests in turn: before the cloud has carried it out, and
+// after. The machine never has two VMs, and nothing is left in the end.
 func TestKilledAtEveryRequest(t *testing.T) {
 	lives := map[string]func(*life){
 		"create, initialize, delete": func(l *life) { l.create(); l.settle(); l.remove() },

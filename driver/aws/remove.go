@@ -12,10 +12,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
-// DeleteMachine removes the VM with the Machine's provider ID, whose tags it reads immediately before. Where there is none that is the
-// Machine's it removes those with its UID. When no VM is left it removes the network interfaces and volumes with the UID that no VM uses.
-// It sends two requests while the VM ends, and up to four, and one for each left-over, in the end.
-// The provider spec does not matter, except for its region: a broken one does not prevent the deletion.
+// DeleteMachine removes the VM with the Machine's provider ID, whose tags it reads immediately
+// before. Where there is none that is the Machine's it removes those with its UID. When no VM is
+// left it removes the network interfaces and volumes with the UID that no VM uses. It sends two
+// requests while the VM ends, and up to four, and one for each left-over, in the end. The provider
+// spec does not matter, except for its region: a broken one does not prevent the deletion.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -67,7 +68,8 @@ func (a *account) remove(ctx context.Context, target driver.Target) (resp driver
 	return resp, err
 }
 
-// terminate begins to terminate VMs, with one request for those that have not begun to end. gone reports whether all have ended.
+// terminate begins to terminate VMs, with one request for those that have not begun to end. gone
+// reports whether all have ended.
 func (a *account) terminate(ctx context.Context, op driver.Op, vms ...types.Instance) (gone bool, err error) {
 	gone = true
 	var ids []string
@@ -102,7 +104,8 @@ func (a *account) terminate(ctx context.Context, op driver.Op, vms ...types.Inst
 	return gone && len(ids) == len(vms), nil
 }
 
-// removeLeftovers removes the network interfaces and volumes with the Machine's UID that no VM uses. gone reports whether there are no more.
+// removeLeftovers removes the network interfaces and volumes with the Machine's UID that no VM
+// uses. gone reports whether there are no more.
 func (a *account) removeLeftovers(ctx context.Context, target driver.Target) (gone bool, err error) {
 	uid := string(target.Machine.UID)
 	gone = true

@@ -21,7 +21,8 @@ const (
 	maxUserData = 16 << 10
 )
 
-// clientToken returns the client token of a Machine's create: its UID, or a hash of it where the UID is not a token.
+// clientToken returns the client token of a Machine's create: its UID, or a hash of it where the
+// UID is not a token.
 func clientToken(uid string) string {
 	isToken := func(r rune) bool { return '!' <= r && r <= '~' }
 	if len(uid) <= maxToken && !slices.ContainsFunc([]rune(uid), func(r rune) bool { return !isToken(r) }) {
@@ -36,8 +37,9 @@ func needsRootDevice(spec ProviderSpec) bool {
 	return len(spec.BlockDevices) == 1 || slices.ContainsFunc(spec.BlockDevices, func(d BlockDevice) bool { return d.DeviceName == RootDeviceName })
 }
 
-// runInput returns the request that creates a VM. It is the same for the same arguments: EC2 compares the parameters of requests with
-// one client token. rootDevice is the name of the image's root device, if needsRootDevice.
+// runInput returns the request that creates a VM. It is the same for the same arguments: EC2
+// compares the parameters of requests with one client token. rootDevice is the name of the image's
+// root device, if needsRootDevice.
 func runInput(spec ProviderSpec, placement *Placement, target driver.Target, userData []byte, rootDevice string) *ec2.RunInstancesInput {
 	in := &ec2.RunInstancesInput{
 		ClientToken: sdk.String(clientToken(string(target.Machine.UID))),
@@ -122,8 +124,8 @@ func networkInterfaces(interfaces []NetworkInterface) (list []types.InstanceNetw
 	return list
 }
 
-// tagSpecifications are the tags of what the request makes. What is kept when the instance ends is no left-over, and does not have the
-// tags of the fleet.
+// tagSpecifications are the tags of what the request makes. What is kept when the instance ends is
+// no left-over, and does not have the tags of the fleet.
 func tagSpecifications(spec ProviderSpec, target driver.Target) []types.TagSpecification {
 	own, all := specTags(spec, target.Machine.Name), specTags(spec, target.Machine.Name)
 	maps.Copy(all, fleetTags(target))

@@ -8,15 +8,17 @@ import (
 	"strings"
 )
 
-// Keys in the data of the Secret with the credentials: those of Machine Controller Manager, and SecretEndpoint. Values are trimmed.
+// Keys in the data of the Secret with the credentials: those of Machine Controller Manager, and
+// SecretEndpoint. Values are trimmed.
 const (
-	// SecretAccessKeyID and SecretSecretAccessKey are an access key. The first key of each is used if both are there.
+	// SecretAccessKeyID and SecretSecretAccessKey are an access key. The first key of each is used if
+	// both are there.
 	SecretAccessKeyID              = "providerAccessKeyId"
 	SecretAccessKeyIDAlternative   = "accessKeyID"
 	SecretSecretAccessKey          = "providerSecretAccessKey"
 	SecretSecretAccessKeyAlternate = "secretAccessKey"
-	// SecretTokenFile is the path of a file with a token of a workload identity, in one of Config.TokenDirs. With it, SecretRoleARN is
-	// required, and an access key is ignored.
+	// SecretTokenFile is the path of a file with a token of a workload identity, in one of
+	// Config.TokenDirs. With it, SecretRoleARN is required, and an access key is ignored.
 	SecretTokenFile = "workloadIdentityTokenFile"
 	// SecretRoleARN is the role that the workload identity assumes.
 	SecretRoleARN = "roleARN"
@@ -24,7 +26,8 @@ const (
 	SecretEndpoint = "endpoint"
 )
 
-// identity is what the requests of a Secret are authenticated by: either an access key or a token file with a role.
+// identity is what the requests of a Secret are authenticated by: either an access key or a token
+// file with a role.
 type identity struct {
 	accessKeyID, secretAccessKey string
 	tokenFile, roleARN           string
@@ -68,7 +71,8 @@ func (id identity) hash() [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join([]string{id.accessKeyID, id.secretAccessKey, id.tokenFile, id.roleARN, id.endpoint}, "\x00")))
 }
 
-// name returns a short hash of who an identity is, which shows no secret and does not change when its secret access key does.
+// name returns a short hash of who an identity is, which shows no secret and does not change when
+// its secret access key does.
 func (id identity) name() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{id.accessKeyID, id.tokenFile, id.roleARN}, "\x00")))
 	return hex.EncodeToString(sum[:8])

@@ -2,8 +2,9 @@ package aws
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
-// ProviderSpec is MachineClass.providerSpec for AWS: the fields of Machine Controller Manager's driver, with their names and meaning.
-// Fields that are not listed are ignored, as they are there, and reported, see driver.UnknownFields.
+// ProviderSpec is MachineClass.providerSpec for AWS: the fields of Machine Controller Manager's
+// driver, with their names and meaning. Fields that are not listed are ignored, as they are there,
+// and reported, see driver.UnknownFields.
 type ProviderSpec struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	// AMI is the ID of the image. Required.
@@ -20,8 +21,8 @@ type ProviderSpec struct {
 	BlockDevices []BlockDevice `json:"blockDevices,omitempty"`
 	// NetworkInterfaces, at least one.
 	NetworkInterfaces []NetworkInterface `json:"networkInterfaces,omitempty"`
-	// Tags of instance, volumes and network interfaces. One key with ClusterTagPrefix and one with RoleTagPrefix are required.
-	// The tag Name is ignored: it is the Machine's name.
+	// Tags of instance, volumes and network interfaces. One key with ClusterTagPrefix and one with
+	// RoleTagPrefix are required. The tag Name is ignored: it is the Machine's name.
 	Tags map[string]string `json:"tags,omitempty"`
 
 	EbsOptimized bool `json:"ebsOptimized,omitempty"`
@@ -29,7 +30,8 @@ type ProviderSpec struct {
 	Monitoring bool `json:"monitoring,omitempty"`
 	// SpotPrice makes the VM a spot instance; "" sets no highest price.
 	SpotPrice *string `json:"spotPrice,omitempty"`
-	// SrcAndDstChecksEnabled as false is set after the create, by InitializeMachine. EC2's default is true.
+	// SrcAndDstChecksEnabled as false is set after the create, by InitializeMachine. EC2's default is
+	// true.
 	SrcAndDstChecksEnabled  *bool                `json:"srcAndDstChecksEnabled,omitempty"`
 	CapacityReservation     *CapacityReservation `json:"capacityReservation,omitempty"`
 	InstanceMetadataOptions *MetadataOptions     `json:"instanceMetadataOptions,omitempty"`

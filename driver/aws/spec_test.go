@@ -19,7 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// changed returns validSpec with fields that are set to other values, by their path; nil removes one.
+// changed returns validSpec with fields that are set to other values, by their path; nil removes
+// one.
 func changed(t *testing.T, changes map[string]any) []byte {
 	t.Helper()
 	var spec map[string]any
@@ -163,7 +164,8 @@ func TestRegionOfAClass(t *testing.T) {
 	}
 }
 
-// The class of the documentation's migration is accepted as Machine Controller Manager's users have it.
+// The class of the documentation's migration is accepted as Machine Controller Manager's users have
+// it.
 func TestExampleOfTheDocumentationIsValid(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "drivers", "aws.md"))
 	if err != nil {
@@ -342,7 +344,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestDocumentedClasses: the driver accepts the MachineClasses of its pages, and knows all of their fields.
+// TestDocumentedClasses: the driver accepts the MachineClasses of its pages, and knows all of their
+// fields.
 func TestDocumentedClasses(t *testing.T) {
 	for _, page := range []string{"aws.md", "first-node-aws.md"} {
 		content, err := os.ReadFile("../../docs/drivers/" + page)

@@ -15,11 +15,12 @@ import (
 // sweepSize is how many resources are on a page of a sweep.
 const sweepSize = pageSize
 
-// listOfVMs begins the tokens of the pages of VMs. Those of left-overs begin with their kind. The lists are read one after the other.
+// listOfVMs begins the tokens of the pages of VMs. Those of left-overs begin with their kind. The
+// lists are read one after the other.
 const listOfVMs = "VM:"
 
-// Scope returns region, endpoint and a hash of who is authenticated: the driver does not know the number of the account without a
-// request. Two access keys of one account are two scopes.
+// Scope returns region, endpoint and a hash of who is authenticated: the driver does not know the
+// number of the account without a request. Two access keys of one account are two scopes.
 func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 	a, err := d.account(driver.OpScope, req.Class, req.Secret)
 	if err != nil {
@@ -40,8 +41,9 @@ func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 	return scope + "#" + id.name(), nil
 }
 
-// ListResources returns the VMs with the tags of the fleet that have not begun to end, and after their last page the network interfaces
-// and then the volumes with these tags that no VM uses. Each call sends one request.
+// ListResources returns the VMs with the tags of the fleet that have not begun to end, and after
+// their last page the network interfaces and then the volumes with these tags that no VM uses. Each
+// call sends one request.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -87,7 +89,8 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 	return resp, nil
 }
 
-// listLeftovers returns a page of left-overs. begin begins the token of the next page, and nextList is the token of the next list.
+// listLeftovers returns a page of left-overs. begin begins the token of the next page, and nextList
+// is the token of the next list.
 func (a *account) listLeftovers(
 	ctx context.Context, kind driver.ResourceKind, tags map[string]string, token, begin, nextList string,
 ) (driver.ListResourcesResponse, error) {
@@ -108,7 +111,8 @@ func (a *account) listLeftovers(
 	return resp, nil
 }
 
-// createdFor returns the Machine for which a resource with these tags was created; ok is false if the tags do not identify one.
+// createdFor returns the Machine for which a resource with these tags was created; ok is false if
+// the tags do not identify one.
 func createdFor(tags map[string]string) (r driver.Resource, ok bool) {
 	r = driver.Resource{Namespace: tags[TagNamespace], Machine: tags[TagMachine], MachineUID: apitypes.UID(tags[TagMachineUID])}
 	return r, r.Namespace != "" && r.Machine != "" && r.MachineUID != ""
@@ -187,7 +191,8 @@ func (a *account) hasLeftover(ctx context.Context, r driver.Resource, tags map[s
 	return false, driver.Errorf(driver.OpSweep, driver.Internal, "the cloud's list of what was created for one machine does not end")
 }
 
-// mayBeSwept returns an error when the control cluster is not known: then tags do not distinguish what this fleet has created.
+// mayBeSwept returns an error when the control cluster is not known: then tags do not distinguish
+// what this fleet has created.
 func mayBeSwept(op driver.Op, req driver.ScopeRequest) error {
 	if req.ControlCluster == "" {
 		return driver.Errorf(op, driver.InvalidArgument, "the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")

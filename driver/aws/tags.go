@@ -27,16 +27,19 @@ const (
 	//
 	// On: VMs and their resources. By: driver. Value: UID. See: drivers/aws.md.
 	TagMachineUID = tagPrefix + "machine-uid"
-	// TagControlCluster is the ID of the control cluster. What was created while the ID was not known does not have it.
+	// TagControlCluster is the ID of the control cluster. What was created while the ID was not known
+	// does not have it.
 	//
 	// On: VMs and their resources. By: driver. Value: ID. See: drivers/aws.md.
 	TagControlCluster = tagPrefix + "control-cluster"
-	// TagName is the name of the Machine, as Machine Controller Manager sets it and as the console shows it.
+	// TagName is the name of the Machine, as Machine Controller Manager sets it and as the console
+	// shows it.
 	//
 	// On: VMs and their resources. By: driver. Value: name of a Machine. See: drivers/aws.md.
 	TagName = "Name"
 
-	// ClusterTagPrefix and RoleTagPrefix are in the keys of tags that each provider spec has: those of the cluster and of the role.
+	// ClusterTagPrefix and RoleTagPrefix are in the keys of tags that each provider spec has: those of
+	// the cluster and of the role.
 	ClusterTagPrefix = "kubernetes.io/cluster/"
 	RoleTagPrefix    = "kubernetes.io/role/"
 )
@@ -81,7 +84,8 @@ func clusterKeys(spec ProviderSpec) []string {
 	return keys
 }
 
-// toTags returns tags in the order of their keys: the parameters of a repeated create are compared with those of the first one.
+// toTags returns tags in the order of their keys: the parameters of a repeated create are compared
+// with those of the first one.
 func toTags(tags map[string]string) (list []types.Tag) {
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		list = append(list, types.Tag{Key: sdk.String(key), Value: sdk.String(tags[key])})
@@ -103,7 +107,8 @@ func filter(name string, values ...string) types.Filter {
 	return types.Filter{Name: sdk.String(name), Values: values}
 }
 
-// hasTag is the filter for resources with a tag of this value. EC2 reads * and ? in the values of filters as wildcards, and \ as their escape.
+// hasTag is the filter for resources with a tag of this value. EC2 reads * and ? in the values of
+// filters as wildcards, and \ as their escape.
 func hasTag(key, value string) types.Filter {
 	return filter("tag:"+key, strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`).Replace(value))
 }

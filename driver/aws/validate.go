@@ -40,8 +40,8 @@ func validate(spec ProviderSpec, path *field.Path) (errs field.ErrorList) {
 	)
 }
 
-// isRegion reports whether a text can be a region: lower-case words with hyphens and a number at the end. It cannot change the host that
-// a name is built from beyond its own label.
+// isRegion reports whether a text can be a region: lower-case words with hyphens and a number at
+// the end. It cannot change the host that a name is built from beyond its own label.
 func isRegion(text string) bool {
 	words := strings.Split(text, "-")
 	if len(words) < 3 || len(text) > 40 {

@@ -13,7 +13,8 @@ import (
 // otherGroup is a resource group that does not exist.
 const otherGroup = "shoot--b"
 
-// A resource group of the class that does not exist is not the absence of a VM that was created in another one.
+// A resource group of the class that does not exist is not the absence of a VM that was created in
+// another one.
 func TestGroupThatDoesNotExistHidesNoVM(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	s.RemoveGroup(subscription, otherGroup)

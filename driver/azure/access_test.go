@@ -171,7 +171,8 @@ func TestSpansOfRequests(t *testing.T) {
 	}
 }
 
-// A class of a cloud that the operator has not configured cannot be served, and an operator's mistake is reported.
+// A class of a cloud that the operator has not configured cannot be served, and an operator's
+// mistake is reported.
 func TestClouds(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	d := s.driver(t, nil)

@@ -22,7 +22,8 @@ import (
 const (
 	// maxAccounts is how many accounts are kept: those that were used last.
 	maxAccounts = 1000
-	// refreshBefore is how long before its end a token is replaced. It is more than the SDK's own 5 min, so that the SDK never waits.
+	// refreshBefore is how long before its end a token is replaced. It is more than the SDK's own 5
+	// min, so that the SDK never waits.
 	refreshBefore = 10 * time.Minute
 )
 
@@ -37,8 +38,8 @@ type account struct {
 	agreements *armmarketplaceordering.MarketplaceAgreementsClient
 }
 
-// accounts are those that were used last, by the content of their Secrets: a token is obtained once for each, and a changed Secret is
-// another account.
+// accounts are those that were used last, by the content of their Secrets: a token is obtained once
+// for each, and a changed Secret is another account.
 type accounts struct {
 	open func(credentials) (*account, error)
 
@@ -80,7 +81,8 @@ func (d *Driver) openAccount(c credentials) (*account, error) {
 	options := arm.ClientOptions{
 		ClientOptions: policy.ClientOptions{
 			Cloud: at, Transport: d.transport, Telemetry: policy.TelemetryOptions{ApplicationID: d.userAgent},
-			// The fleet repeats a call. A retry here would hold its worker, and hide from it that the cloud is throttling.
+			// The fleet repeats a call. A retry here would hold its worker, and hide from it that the cloud
+			// is throttling.
 			Retry: policy.RetryOptions{MaxRetries: -1},
 			// The operator decides which endpoints are used; one of the lab has no TLS.
 			InsecureAllowCredentialWithHTTP: strings.HasPrefix(service.Endpoint, "http://"),
@@ -101,8 +103,8 @@ func (d *Driver) openAccount(c credentials) (*account, error) {
 	return a, errors.Join(errs[:]...)
 }
 
-// source returns what obtains tokens with the credentials. The authorities are the operator's, so that the SDK need not ask Microsoft
-// whether they exist.
+// source returns what obtains tokens with the credentials. The authorities are the operator's, so
+// that the SDK need not ask Microsoft whether they exist.
 func (c credentials) source(options policy.ClientOptions) (azcore.TokenCredential, error) {
 	if c.tokenFile != "" {
 		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
@@ -114,8 +116,8 @@ func (c credentials) source(options policy.ClientOptions) (azcore.TokenCredentia
 	})
 }
 
-// tokens are the tokens of an account. The SDK gets the current one at once: it would have all requests wait for the one that obtains a
-// token, also those whose contexts have ended.
+// tokens are the tokens of an account. The SDK gets the current one at once: it would have all
+// requests wait for the one that obtains a token, also those whose contexts have ended.
 type tokens struct {
 	source azcore.TokenCredential
 	scope  string
@@ -140,7 +142,8 @@ func (t *tokens) GetToken(context.Context, policy.TokenRequestOptions) (azcore.A
 	return t.current, nil
 }
 
-// renew obtains a token, unless the current one lasts. Errors: those of the source, and the end of the context.
+// renew obtains a token, unless the current one lasts. Errors: those of the source, and the end of
+// the context.
 func (t *tokens) renew(ctx context.Context) error {
 	if t.lasts() {
 		return ctx.Err()

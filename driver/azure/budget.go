@@ -14,8 +14,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
-// Rates are how many requests of each kind a subscription has in an hour, for all clients. They matter only while the cloud reports that
-// few are left, or has refused one: until then it is believed that there are more.
+// Rates are how many requests of each kind a subscription has in an hour, for all clients. They
+// matter only while the cloud reports that few are left, or has refused one: until then it is
+// believed that there are more.
 type Rates struct{ Reads, Writes, Deletes int }
 
 // DefaultRates are the limits of Azure Resource Manager for a subscription and region.
@@ -64,14 +65,16 @@ func (e *budgetError) Error() string {
 	return fmt.Sprintf("the subscription has no %s left for this replica; the next one is sent in %s", e.kind, e.wait.Round(time.Millisecond))
 }
 
-// maxBudgets is how many budgets are kept. When there are more all are forgotten: the next answer of the cloud fills a new one.
+// maxBudgets is how many budgets are kept. When there are more all are forgotten: the next answer
+// of the cloud fills a new one.
 const maxBudgets = 4096
 
-// budgets are what is left of the limits of subscriptions, as the cloud's answers report it. A request that the cloud would refuse is
-// not sent, and its caller does not wait for its turn: it gets the time to wait.
+// budgets are what is left of the limits of subscriptions, as the cloud's answers report it. A
+// request that the cloud would refuse is not sent, and its caller does not wait for its turn: it
+// gets the time to wait.
 //
-// Each replica has its share of what was left at the last answer, and of what the limit adds since. The sum over all replicas is what the
-// cloud has, so that they need not communicate.
+// Each replica has its share of what was left at the last answer, and of what the limit adds since.
+// The sum over all replicas is what the cloud has, so that they need not communicate.
 type budgets struct {
 	clock clock.PassiveClock
 	rates Rates
@@ -86,14 +89,16 @@ type budgetKey struct {
 	kind         kind
 }
 
-// budget is that of one subscription and kind. Its zero value is one of a cloud that has reported nothing yet, and has no limit.
+// budget is that of one subscription and kind. Its zero value is one of a cloud that has reported
+// nothing yet, and has no limit.
 type budget struct {
 	// known reports whether the cloud has reported what is left.
 	known bool
 	// own is how many requests this replica has at the time at. It is at most its share of most.
 	own float64
 	at  time.Time
-	// most is the largest number that the cloud has reported to be left: more than that does not accumulate.
+	// most is the largest number that the cloud has reported to be left: more than that does not
+	// accumulate.
 	most int
 	// underWay is how many requests have no answer yet.
 	underWay int
@@ -103,12 +108,13 @@ type budget struct {
 	blocked time.Time
 }
 
-// longestWait is the longest time in which those that are refused are to come back, one after the other. When there are more than that,
-// several come at a time. It is short enough to notice that the cloud has more than was believed.
+// longestWait is the longest time in which those that are refused are to come back, one after the
+// other. When there are more than that, several come at a time. It is short enough to notice that
+// the cloud has more than was believed.
 const longestWait = 3 * time.Minute
 
-// take takes a request from a budget, if that has as many as needed. done is called with its answer, or with status 0 if there is none.
-// Errors: *budgetError.
+// take takes a request from a budget, if that has as many as needed. done is called with its
+// answer, or with status 0 if there is none. Errors: *budgetError.
 func (b *budgets) take(ctx context.Context, subscription, method string, needed int) (done func(http.Header, int), err error) {
 	now, share := b.clock.Now(), min(max(b.share(ctx), 0), 1)
 	key := budgetKey{strings.ToLower(subscription), kindOf(method)}
@@ -139,7 +145,8 @@ func (b *budgets) every(k kind, share float64) time.Duration {
 	return time.Duration(float64(time.Hour) / (float64(max(b.rates.of(k), 1)) * max(share, least)))
 }
 
-// take counts a request, or returns how long it has to wait. Those that wait get one time after the other.
+// take counts a request, or returns how long it has to wait. Those that wait get one time after the
+// other.
 func (b *budget) take(now time.Time, share float64, every time.Duration, needed float64) (wait time.Duration) {
 	if b.known {
 		added := float64(now.Sub(b.at)) / float64(every)
@@ -182,8 +189,9 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// remaining returns the least of what an answer reports to be left: of the subscription, and of each limit of the resource provider,
-// as in "Microsoft.Compute/PutVM3Min;107,Microsoft.Compute/PutVM30Min;587".
+// remaining returns the least of what an answer reports to be left: of the subscription, and of
+// each limit of the resource provider, as in
+// "Microsoft.Compute/PutVM3Min;107,Microsoft.Compute/PutVM30Min;587".
 func remaining(header http.Header, k kind) (left int, ok bool) {
 	least := func(text string) {
 		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && n >= 0 && (!ok || n < left) {

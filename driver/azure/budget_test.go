@@ -24,7 +24,8 @@ func left(text string) http.Header {
 	return http.Header{"X-Ms-Ratelimit-Remaining-Subscription-Writes": {text}}
 }
 
-// sendAll sends writes, of which each is answered with what the last one has left, and returns how many were sent.
+// sendAll sends writes, of which each is answered with what the last one has left, and returns how
+// many were sent.
 func sendAll(t *testing.T, b *budgets, count int, header http.Header, status int) (sent int, last error) {
 	t.Helper()
 	for range count {

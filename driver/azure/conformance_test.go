@@ -151,8 +151,8 @@ func (s *site) vms(*testing.T) (vms []drivertest.VM) {
 	return vms
 }
 
-// double creates the second VM that a machine can have: the cloud has one VM of a name, and the driver uses two names. So more than two
-// cannot exist, and further calls change nothing.
+// double creates the second VM that a machine can have: the cloud has one VM of a name, and the
+// driver uses two names. So more than two cannot exist, and further calls change nothing.
 func (s *site) double(t *testing.T, m *v1alpha1.Machine) {
 	t.Helper()
 	for _, r := range s.VMs() {
@@ -177,8 +177,8 @@ func tagsWithout(m *v1alpha1.Machine, controlCluster string, without drivertest.
 	return tags
 }
 
-// fail has the cloud, or the connection to it, fail. LostAnswer is about the request that creates a VM: a create sends several, and each
-// of the others is lost in TestCutAtEveryRequest.
+// fail has the cloud, or the connection to it, fail. LostAnswer is about the request that creates a
+// VM: a create sends several, and each of the others is lost in TestCutAtEveryRequest.
 func (s *site) fail(way *brokenWay, how drivertest.Failure) (heal func()) {
 	if fault, ok := map[drivertest.Failure]azuretest.Fault{
 		drivertest.NoAnswer: azuretest.NoAnswer, drivertest.LostAnswer: azuretest.LostAnswer, drivertest.ServerError: azuretest.ServerError,

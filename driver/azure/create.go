@@ -16,13 +16,15 @@ import (
 // underWayFor is how long a create waits before it looks again for a part that is being created.
 const underWayFor = 5 * time.Second
 
-// CreateMachine creates the VM in steps: the network interface, each data disk that has an image, and the VM. Each step first looks for
-// what an earlier call has created, by its name and the Machine's UID, so that a call goes on where the one before has ended, regardless of which
-// process. It waits for no operation of the cloud: while a disk is being made it is Unavailable, and the VM is returned as soon as the
-// cloud has accepted it.
+// CreateMachine creates the VM in steps: the network interface, each data disk that has an image,
+// and the VM. Each step first looks for what an earlier call has created, by its name and the
+// Machine's UID, so that a call goes on where the one before has ended, regardless of which
+// process. It waits for no operation of the cloud: while a disk is being made it is Unavailable,
+// and the VM is returned as soon as the cloud has accepted it.
 //
-// A VM is created under the condition that there is none of that name. That takes six requests: four reads and two writes; one to three
-// more for an image of the marketplace that was not used before, and three for each disk with an image.
+// A VM is created under the condition that there is none of that name. That takes six requests:
+// four reads and two writes; one to three more for an image of the marketplace that was not used
+// before, and three for each disk with an image.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -70,8 +72,8 @@ type vacancy struct {
 	nic resource
 }
 
-// vacancy returns the Machine's VM, if it has one, and otherwise a name for a new one: the first that no other Machine's VM or network
-// interface has.
+// vacancy returns the Machine's VM, if it has one, and otherwise a name for a new one: the first
+// that no other Machine's VM or network interface has.
 func (s *session) vacancy(ctx context.Context, t driver.Target) (vm resource, v *vacancy, err error) {
 	var names []resourceID
 	for _, id := range s.candidates(t) {
@@ -181,8 +183,9 @@ func (s *session) disksFromImages(ctx context.Context, t driver.Target, p parts)
 	return created, nil
 }
 
-// ensure returns a network interface or a disk of the Machine, and creates one if there is none; known is what was read, or the zero value.
-// Errors: Unavailable while it is being created, AlreadyExists for one of another Machine.
+// ensure returns a network interface or a disk of the Machine, and creates one if there is none;
+// known is what was read, or the zero value. Errors: Unavailable while it is being created,
+// AlreadyExists for one of another Machine.
 func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, known resource, put func(context.Context) error) (resource, error) {
 	if known.id == (resourceID{}) {
 		_, err := send(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, put(ctx) })

@@ -22,9 +22,10 @@ const (
 	kindScaleSet        = "vmo"
 )
 
-// ParseProviderSpec reads and validates a provider spec. Unknown fields are ignored, because Machine Controller Manager ignores them:
-// the VMs of a MachineClass with one must be found. GetUnknownFields reports them. Fields of another type are errors, and so is all that the cloud would reject in each
-// case; the error lists all of them by their paths.
+// ParseProviderSpec reads and validates a provider spec. Unknown fields are ignored, because
+// Machine Controller Manager ignores them: the VMs of a MachineClass with one must be found.
+// GetUnknownFields reports them. Fields of another type are errors, and so is all that the cloud
+// would reject in each case; the error lists all of them by their paths.
 func ParseProviderSpec(raw []byte) (ProviderSpec, error) {
 	spec, err := decode(raw)
 	if err != nil {
@@ -48,8 +49,8 @@ type place struct {
 	tags          map[string]string
 }
 
-// placeOf reads where a class' VMs are, also from a provider spec that ParseProviderSpec rejects: a spec that was broken after a VM was
-// created hides no VM. What cannot be read is "".
+// placeOf reads where a class' VMs are, also from a provider spec that ParseProviderSpec rejects: a
+// spec that was broken after a VM was created hides no VM. What cannot be read is "".
 func placeOf(raw []byte) place {
 	spec, err := decode(raw)
 	if err != nil {
@@ -82,7 +83,8 @@ func decode(raw []byte) (ProviderSpec, error) {
 	return spec, nil
 }
 
-// translateMachineSet moves a deprecated MachineSet to the field that has replaced it, unless that is set.
+// translateMachineSet moves a deprecated MachineSet to the field that has replaced it, unless that
+// is set.
 func (s *ProviderSpec) translateMachineSet() {
 	p := &s.Properties
 	set := p.MachineSet

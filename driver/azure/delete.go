@@ -10,17 +10,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
-// DeleteMachine removes the VM with the Machine's provider ID, if it is the Machine's, and otherwise those with the names that its VM can
-// have. Whose a VM is is read immediately before it is deleted: the cloud cannot check that itself. Its network interface and disks are
-// deleted with it.
+// DeleteMachine removes the VM with the Machine's provider ID, if it is the Machine's, and
+// otherwise those with the names that its VM can have. Whose a VM is is read immediately before it
+// is deleted: the cloud cannot check that itself. Its network interface and disks are deleted with
+// it.
 //
-// While a VM is ending a call makes one or two requests. When there is none it looks for what a create has left, by name and by UID: one
-// request for each network interface and disk that there can be, and one more for each that there is. These are deleted after the VM,
-// because the cloud deletes nothing that a VM uses.
+// While a VM is ending a call makes one or two requests. When there is none it looks for what a
+// create has left, by name and by UID: one request for each network interface and disk that there
+// can be, and one more for each that there is. These are deleted after the VM, because the cloud
+// deletes nothing that a VM uses.
 //
 // Soon after a create, while the cloud may not show the VM yet, nothing counts as gone.
 //
-// The provider spec need not be valid: all that is used of it is the resource group, and the names of data disks.
+// The provider spec need not be valid: all that is used of it is the resource group, and the names
+// of data disks.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -82,8 +85,9 @@ func (s *session) remove(ctx context.Context, r resource) error {
 	return err
 }
 
-// removeLeftovers begins to delete the network interfaces and disks of a Machine that has no VM. gone reports whether there is none. One
-// that a VM of another name uses is not a left-over: its owner has attached it there.
+// removeLeftovers begins to delete the network interfaces and disks of a Machine that has no VM.
+// gone reports whether there is none. One that a VM of another name uses is not a left-over: its
+// owner has attached it there.
 func (s *session) removeLeftovers(ctx context.Context, t driver.Target) (gone bool, err error) {
 	gone = true
 	for _, vm := range s.candidates(t) {
@@ -104,12 +108,14 @@ func (s *session) removeLeftovers(ctx context.Context, t driver.Target) (gone bo
 	return gone, nil
 }
 
-// isOwnPart reports whether a network interface or disk with the name of a VM's part is the Machine's.
+// isOwnPart reports whether a network interface or disk with the name of a VM's part is the
+// Machine's.
 func (s *session) isOwnPart(t driver.Target, r resource, vm resourceID) bool {
 	return r.tags.isOwn(t, s.at, vm.name, t.Machine.Name)
 }
 
-// partsOf returns what belongs to a VM: the network interface, the OS disk, and the data disks of the class.
+// partsOf returns what belongs to a VM: the network interface, the OS disk, and the data disks of
+// the class.
 func (s *session) partsOf(vm resourceID) []resourceID {
 	ids := []resourceID{s.id(typeNIC, nicName(vm.name)), s.id(typeDisk, osDiskName(vm.name))}
 	for _, disk := range s.at.disks {

@@ -29,14 +29,16 @@ const (
 
 // Config configures a Driver. The zero value works.
 type Config struct {
-	// Clouds are the endpoints of the clouds that a provider spec can name: AzurePublic, AzureGovernment and AzureChina. nil means those of
-	// the SDK. Requests and credentials are sent to no other endpoint.
+	// Clouds are the endpoints of the clouds that a provider spec can name: AzurePublic,
+	// AzureGovernment and AzureChina. nil means those of the SDK. Requests and credentials are sent to
+	// no other endpoint.
 	Clouds map[string]cloud.Configuration
 	// TokenDirectory has all files with tokens that a Secret may name; "" means TokenDirectory.
 	TokenDirectory string
 	// Transport creates the connections; nil means httpclient.Transport().
 	Transport http.RoundTripper
-	// Wrap, if set, wraps the transport, as rest.Config.Wrap does for Kubernetes: a fence, or the counting of requests by Service.
+	// Wrap, if set, wraps the transport, as rest.Config.Wrap does for Kubernetes: a fence, or the
+	// counting of requests by Service.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// Tracer starts a span for each request; nil means none.
 	Tracer trace.Tracer
@@ -44,15 +46,17 @@ type Config struct {
 	UserAgent string
 	// Rates are the limits of a subscription; zero means DefaultRates.
 	Rates Rates
-	// Share returns the part of the machines that the replica owns for which a call is sent, which is its part of a subscription's limits: 0 to
+	// Share returns the part of the machines that the replica owns for which a call is sent, which is
+	// its part of a subscription's limits: 0 to
 	// 1. It gets the context of the call. nil means 1.
 	Share func(ctx context.Context) float64
 	// Clock is the time; nil means the real one.
 	Clock clock.PassiveClock
 }
 
-// Driver is the driver of Azure. It keeps clients and tokens of accounts, what is left of the limits of subscriptions, and plans of
-// marketplace images: nothing that another replica needs to know.
+// Driver is the driver of Azure. It keeps clients and tokens of accounts, what is left of the
+// limits of subscriptions, and plans of marketplace images: nothing that another replica needs to
+// know.
 type Driver struct {
 	clouds    map[string]cloud.Configuration
 	tokenDir  string
@@ -137,11 +141,13 @@ type session struct {
 	driver *Driver
 	op     driver.Op
 	at     place
-	// noGroup is the error of a read in a resource group that does not exist; nil while there was none.
+	// noGroup is the error of a read in a resource group that does not exist; nil while there was
+	// none.
 	noGroup error
 }
 
-// begin returns the session of a call. It sends no request. Errors: InvalidArgument for credentials that cannot work.
+// begin returns the session of a call. It sends no request. Errors: InvalidArgument for credentials
+// that cannot work.
 func (d *Driver) begin(op driver.Op, secret map[string][]byte, spec []byte) (*session, error) {
 	at := placeOf(spec)
 	parsed, err := parseSecret(secret, at.cloud, d.tokenDir)

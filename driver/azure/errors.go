@@ -18,7 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
-// toError returns the driver's error for one of the SDK. The SDK's own texts are not part of it: they have whole answers.
+// toError returns the driver's error for one of the SDK. The SDK's own texts are not part of it:
+// they have whole answers.
 func toError(ctx context.Context, op driver.Op, now time.Time, err error) *driver.Error {
 	if typed, ok := errors.AsType[*driver.Error](err); ok {
 		return typed
@@ -59,8 +60,8 @@ func silence(err error) error {
 	return errors.New("no token was obtained")
 }
 
-// tokenError returns the error of an answer of Entra ID to a request for a token. Its description has times and IDs of requests, and
-// the codes of its beginning are enough to look it up.
+// tokenError returns the error of an answer of Entra ID to a request for a token. Its description
+// has times and IDs of requests, and the codes of its beginning are enough to look it up.
 func tokenError(op driver.Op, now time.Time, resp *http.Response) *driver.Error {
 	var body struct {
 		Error  string  `json:"error"`
@@ -80,8 +81,8 @@ func tokenError(op driver.Op, now time.Time, resp *http.Response) *driver.Error 
 	return failure
 }
 
-// codeNoGroup is the error code of a request about something in a resource group that does not exist. It is not the absence of a VM, which may be in
-// the group that the class has named before.
+// codeNoGroup is the error code of a request about something in a resource group that does not
+// exist. It is not the absence of a VM, which may be in the group that the class has named before.
 const codeNoGroup = "ResourceGroupNotFound"
 
 // refusedError is what the cloud answers to a request that it refuses.
@@ -146,8 +147,9 @@ func codeOf(status int, code, message string) driver.Code {
 	return httpclient.CodeOf(status)
 }
 
-// isExhausted reports whether the cloud lacks quota or capacity. The last two conditions are those of Machine Controller Manager's
-// provider: with these codes the cloud also refuses sizes that a zone or a region does not have.
+// isExhausted reports whether the cloud lacks quota or capacity. The last two conditions are those
+// of Machine Controller Manager's provider: with these codes the cloud also refuses sizes that a
+// zone or a region does not have.
 func isExhausted(code, message string) bool {
 	switch code {
 	case "AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",

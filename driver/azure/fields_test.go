@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Fields of Azure's API that the driver does not know, and fields of Machine Controller Manager's provider that have no effect.
+// Fields of Azure's API that the driver does not know, and fields of Machine Controller Manager's
+// provider that have no effect.
 func TestUnknownFields(t *testing.T) {
 	withoutEffect := []string{
 		"properties.networkProfile.networkInterfaces", "properties.osProfile.adminPassword", "properties.osProfile.computerName", "properties.osProfile.customData",
@@ -50,7 +51,8 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-// TestDocumentedClasses: the driver accepts the MachineClasses of its pages, and knows all of their fields.
+// TestDocumentedClasses: the driver accepts the MachineClasses of its pages, and knows all of their
+// fields.
 func TestDocumentedClasses(t *testing.T) {
 	for _, page := range []string{"azure.md", "first-node-azure.md"} {
 		content, err := os.ReadFile("../../docs/drivers/" + page)

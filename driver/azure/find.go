@@ -23,7 +23,8 @@ const (
 	stateSucceeded = "Succeeded"
 )
 
-// settleTime is how long after a create the cloud may answer that there is no such VM. It is seconds as a rule.
+// settleTime is how long after a create the cloud may answer that there is no such VM. It is
+// seconds as a rule.
 const settleTime = 30 * time.Second
 
 // resource is a VM, network interface or disk at the cloud.
@@ -43,7 +44,8 @@ func (r resource) is(state string) bool { return strings.EqualFold(r.state, stat
 // isOf reports whether a resource has the Machine's UID.
 func (r resource) isOf(t driver.Target) bool { return r.tags[TagMachineUID] == string(t.Machine.UID) }
 
-// read reads a resource. found is false when the cloud answers that there is none, or that there is no such resource group; then s.noGroup is set.
+// read reads a resource. found is false when the cloud answers that there is none, or that there is
+// no such resource group; then s.noGroup is set.
 func (s *session) read(ctx context.Context, id resourceID) (r resource, found bool, err error) {
 	r, err = send(ctx, s, func(ctx context.Context) (resource, error) {
 		switch id.kind {
@@ -73,7 +75,8 @@ func (s *session) read(ctx context.Context, id resourceID) (r resource, found bo
 	return r, true, nil
 }
 
-// vmOf, nicOf and diskOf read what the cloud returns. A resource whose ID cannot be read has an empty one.
+// vmOf, nicOf and diskOf read what the cloud returns. A resource whose ID cannot be read has an
+// empty one.
 func vmOf(vm *armcompute.VirtualMachine) resource {
 	r := resource{id: idOf(vm.ID, typeVM), tags: tagsOf(vm.Tags)}
 	if vm.Properties != nil {
@@ -142,9 +145,10 @@ func (s *session) named(ctx context.Context, t driver.Target) (vm resource, foun
 	return s.read(ctx, id)
 }
 
-// owned returns the VMs that are the Machine's, by their names, those that are ending, too. known is one that was read already, or the
-// zero value; it is not read again. Where a resource group does not exist it looks for VMs with the Machine's UID in the whole subscription: the
-// class may have named another group when the VM was created.
+// owned returns the VMs that are the Machine's, by their names, those that are ending, too. known
+// is one that was read already, or the zero value; it is not read again. Where a resource group
+// does not exist it looks for VMs with the Machine's UID in the whole subscription: the class may
+// have named another group when the VM was created.
 func (s *session) owned(ctx context.Context, t driver.Target, known resource) (vms []resource, err error) {
 	if err := s.needsGroup(); err != nil {
 		return nil, err
@@ -185,8 +189,8 @@ func (s *session) ofUID(ctx context.Context, t driver.Target) (vms []resource, e
 	return vms, nil
 }
 
-// find returns the one VM of a Machine that has not begun to end. left reports whether its provider ID names a VM that is not the
-// Machine's.
+// find returns the one VM of a Machine that has not begun to end. left reports whether its provider
+// ID names a VM that is not the Machine's.
 func (s *session) find(ctx context.Context, t driver.Target) (vm resource, left bool, err error) {
 	if t.Machine.UID == "" {
 		return resource{}, false, s.withoutUID(t)
@@ -228,9 +232,10 @@ func describe(vm resource) driver.VM {
 	return found
 }
 
-// GetMachineStatus looks for the VM with the Machine's provider ID, with one request, and where there is none that is the Machine's for
-// those with the names that its VM can have, with two. One that has no capacity is Uninitialized, for which it makes one request more:
-// InitializeMachine starts it again.
+// GetMachineStatus looks for the VM with the Machine's provider ID, with one request, and where
+// there is none that is the Machine's for those with the names that its VM can have, with two. One
+// that has no capacity is Uninitialized, for which it makes one request more: InitializeMachine
+// starts it again.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -256,8 +261,9 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	return resp, nil
 }
 
-// InitializeMachine starts a VM again that the cloud has accepted and then found no capacity for, and returns ResourceExhausted with the
-// cloud's reason. Whether that helps is seen when it is called again. It returns all other VMs as they are.
+// InitializeMachine starts a VM again that the cloud has accepted and then found no capacity for,
+// and returns ResourceExhausted with the cloud's reason. Whether that helps is seen when it is
+// called again. It returns all other VMs as they are.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -303,13 +309,14 @@ func (s *session) shortage(ctx context.Context, vm resource) (string, error) {
 	return "", nil
 }
 
-// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what ParseProviderSpec rejects. It sends no request.
+// GetUnknownFields returns the fields that are no fields of ProviderSpec, or else what
+// ParseProviderSpec rejects. It sends no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	return driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 }
 
-// GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver, and the names of those of the driver before it. It sends no
-// request.
+// GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver, and the names of those of the
+// driver before it. It sends no request.
 func (*Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	const csiDriver = "disk.csi.azure.com"
 	var ids []string

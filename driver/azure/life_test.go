@@ -14,8 +14,8 @@ import (
 // maxRequests is more than a life makes.
 const maxRequests = 200
 
-// A process that ends at any request, before the cloud has carried it out or after that, leaves a machine that the next process completes:
-// with one VM, and nothing left after its delete.
+// A process that ends at any request, before the cloud has carried it out or after that, leaves a
+// machine that the next process completes: with one VM, and nothing left after its delete.
 func TestCutAtEveryRequest(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		cuts := 0
@@ -43,7 +43,8 @@ func TestCutAtEveryRequest(t *testing.T) {
 	}
 }
 
-// What a process leaves that ends at any request is found by a sweep, also when its Machine is deleted by force.
+// What a process leaves that ends at any request is found by a sweep, also when its Machine is
+// deleted by force.
 func TestSweepAfterACutAtEveryRequest(t *testing.T) {
 	for number := 1; number <= maxRequests; number++ {
 		s := serve(t, azuretest.Config{PageSize: 2})
@@ -111,7 +112,8 @@ func (s *site) sweepAll(t *testing.T, of driver.Target) {
 	}
 }
 
-// A VM that the cloud accepts, and then finds no capacity for, is reported with the cloud's code, and is started again.
+// A VM that the cloud accepts, and then finds no capacity for, is reported with the cloud's code,
+// and is started again.
 func TestShortageAfterTheCloudHasAccepted(t *testing.T) {
 	s := serve(t, azuretest.Config{CreateTime: time.Second})
 	d := s.driver(t, nil)
@@ -184,7 +186,8 @@ func TestCreateDoesNotWaitForDisks(t *testing.T) {
 	}
 }
 
-// A VM of Machine Controller Manager, with its form of a provider ID, is adopted and deleted with what belongs to it.
+// A VM of Machine Controller Manager, with its form of a provider ID, is adopted and deleted with
+// what belongs to it.
 func TestVMOfMachineControllerManager(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	d := s.driver(t, nil)
@@ -259,7 +262,8 @@ func TestDeleteWithABrokenSpec(t *testing.T) {
 	}
 }
 
-// A disk of the Machine that its owner has attached to another VM is not deleted, and prevents nothing.
+// A disk of the Machine that its owner has attached to another VM is not deleted, and prevents
+// nothing.
 func TestDeleteLeavesWhatAnotherVMUses(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	d := s.driver(t, nil)
@@ -277,7 +281,8 @@ func TestDeleteLeavesWhatAnotherVMUses(t *testing.T) {
 	}
 }
 
-// Credentials are cached by their content: one token for many calls, and another one for another Secret.
+// Credentials are cached by their content: one token for many calls, and another one for another
+// Secret.
 func TestOneTokenForManyCalls(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	d := s.driver(t, nil)
@@ -298,7 +303,8 @@ func TestOneTokenForManyCalls(t *testing.T) {
 	}
 }
 
-// The agreement of a marketplace plan is accepted once, and few requests are sent for further machines.
+// The agreement of a marketplace plan is accepted once, and few requests are sent for further
+// machines.
 func TestMarketplaceAgreement(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	d := s.driver(t, nil)

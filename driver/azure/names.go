@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Names are those of Machine Controller Manager, so that it and the fleet can take over each other's VMs.
+// Names are those of Machine Controller Manager, so that it and the fleet can take over each
+// other's VMs.
 const (
 	suffixNIC      = "-nic"
 	suffixOSDisk   = "-os-disk"
@@ -28,8 +29,9 @@ const (
 	typeNIC  = "Microsoft.Network/networkInterfaces"
 )
 
-// vmNames returns the names that a Machine's VM can have: that of the Machine, and another one for when a VM has that name already
-// which is not the Machine's. Two namespaces with Machines of one name may use the same resource group.
+// vmNames returns the names that a Machine's VM can have: that of the Machine, and another one for
+// when a VM has that name already which is not the Machine's. Two namespaces with Machines of one
+// name may use the same resource group.
 func vmNames(machine, uid string) (first, second string) {
 	first = strings.ToLower(machine)
 	hash := sha256.Sum256([]byte(uid))
@@ -51,7 +53,8 @@ func dataDiskName(vm string, disk DataDisk) string {
 // resourceID is the ID of a resource in a resource group.
 type resourceID struct{ subscription, group, kind, name string }
 
-// String returns the cloud's ID, with the resource group in lower case as cloud-provider-azure has it in the provider IDs of Nodes.
+// String returns the cloud's ID, with the resource group in lower case as cloud-provider-azure has
+// it in the provider IDs of Nodes.
 func (id resourceID) String() string {
 	return fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/%s/%s", id.subscription, strings.ToLower(id.group), id.kind, id.name)
 }
@@ -59,7 +62,8 @@ func (id resourceID) String() string {
 // providerID returns the provider ID of a VM.
 func (id resourceID) providerID() string { return providerPrefix + id.String() }
 
-// same reports whether two IDs name one resource. The cloud does not distinguish upper and lower case.
+// same reports whether two IDs name one resource. The cloud does not distinguish upper and lower
+// case.
 func (id resourceID) same(other resourceID) bool {
 	return strings.EqualFold(id.String(), other.String())
 }
@@ -67,7 +71,8 @@ func (id resourceID) same(other resourceID) bool {
 // providerPrefix begins provider IDs; a slash follows.
 const providerPrefix = "azure://"
 
-// parseResourceID reads the ID of a resource in a resource group; ok is false for another text, and for one whose parts are not names.
+// parseResourceID reads the ID of a resource in a resource group; ok is false for another text, and
+// for one whose parts are not names.
 func parseResourceID(text string) (id resourceID, ok bool) {
 	parts := strings.Split(text, "/")
 	const count = 9 // with the empty one before the first slash
@@ -84,8 +89,8 @@ func parseResourceID(text string) (id resourceID, ok bool) {
 	return id, id.kind != "" && isName(id.subscription) && isName(id.group) && isName(id.name)
 }
 
-// parseProviderID reads a provider ID: that of the driver, or azure:///<location>/<name> of Machine Controller Manager, whose
-// subscription and resource group are those of the class.
+// parseProviderID reads a provider ID: that of the driver, or azure:///<location>/<name> of Machine
+// Controller Manager, whose subscription and resource group are those of the class.
 func parseProviderID(text, subscription, group string) (id resourceID, ok bool) {
 	rest, found := strings.CutPrefix(text, providerPrefix)
 	if !found {
@@ -101,7 +106,8 @@ func parseProviderID(text, subscription, group string) (id resourceID, ok bool) 
 	return resourceID{subscription, group, typeVM, parts[2]}, true
 }
 
-// isName reports whether a text can be the name of a resource or resource group, so that it can be a part of a path.
+// isName reports whether a text can be the name of a resource or resource group, so that it can be
+// a part of a path.
 func isName(text string) bool {
 	return len(text) <= maxName && strings.Trim(text, ".") != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.()", r)

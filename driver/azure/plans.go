@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// imageTime is how long it is believed that an image has the same plan, and that its agreement is accepted.
+	// imageTime is how long it is believed that an image has the same plan, and that its agreement is
+	// accepted.
 	imageTime = time.Hour
 	// maxImages is how many images are remembered: those that were used last.
 	maxImages = 1000
@@ -31,8 +32,8 @@ type imageKey struct {
 	agreed                             bool // its agreement is accepted
 }
 
-// market returns the image that a URN names. With agree the agreement of its plan is accepted, if it has one. It makes up to three
-// requests; for an image that it returned before, none.
+// market returns the image that a URN names. With agree the agreement of its plan is accepted, if
+// it has one. It makes up to three requests; for an image that it returned before, none.
 func (s *session) market(ctx context.Context, location, urn string, agree bool) (marketImage, error) {
 	key := imageKey{s.cloud, s.subscription, location, urn, agree}
 	known, _ := s.driver.images.Get(key)

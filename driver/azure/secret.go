@@ -15,7 +15,8 @@ const (
 	SecretClientSecret   = "clientSecret"
 	SecretSubscriptionID = "subscriptionID"
 	SecretTenantID       = "tenantID"
-	// SecretTokenFile is the file with a workload identity token, instead of a client secret. It is in Config.TokenDirectory.
+	// SecretTokenFile is the file with a workload identity token, instead of a client secret. It is in
+	// Config.TokenDirectory.
 	SecretTokenFile = "workloadIdentityTokenFile"
 
 	oldClientID       = "azureClientId"
@@ -30,7 +31,8 @@ type credentials struct {
 	secret, tokenFile                   string // one of them
 }
 
-// parseSecret reads and validates credentials. tokens is the directory that a token file has to be in.
+// parseSecret reads and validates credentials. tokens is the directory that a token file has to be
+// in.
 func parseSecret(data map[string][]byte, cloud, tokens string) (credentials, error) {
 	first := func(keys ...string) string {
 		for _, key := range keys {
@@ -54,7 +56,8 @@ func parseSecret(data map[string][]byte, cloud, tokens string) (credentials, err
 	case c.secret != "" && c.tokenFile != "":
 		errs = append(errs, field.Forbidden(at.Key(SecretTokenFile), "together with "+SecretClientSecret+"; expected one of them"))
 	case c.tokenFile != "":
-		// A client that can write the Secret chooses the file, and must not have other files of this process sent to the cloud.
+		// A client that can write the Secret chooses the file, and must not have other files of this
+		// process sent to the cloud.
 		if in, err := filepath.Rel(tokens, filepath.Clean(c.tokenFile)); tokens == "" || err != nil || !filepath.IsLocal(in) || in == "." {
 			errs = append(errs, field.Forbidden(at.Key(SecretTokenFile), fmt.Sprintf("expected a file in %q, as the fleet's operator has configured", tokens)))
 		}
@@ -62,8 +65,8 @@ func parseSecret(data map[string][]byte, cloud, tokens string) (credentials, err
 	return c, errs.ToAggregate()
 }
 
-// identifier returns what is wrong with the ID of a subscription, tenant or application, which becomes a part of paths. Its value is
-// not shown: it may be a secret at the wrong key.
+// identifier returns what is wrong with the ID of a subscription, tenant or application, which
+// becomes a part of paths. Its value is not shown: it may be a secret at the wrong key.
 func identifier(at *field.Path, text string) field.ErrorList {
 	if errs := required(at, text); errs != nil {
 		return errs

@@ -1,8 +1,10 @@
 package azure
 
-// ProviderSpec is MachineClass.providerSpec for Azure. It has the fields of Machine Controller Manager's provider for Azure, so that a
-// MachineClass that was written for it works without a change, but for those that have no effect there: as all fields that are not listed
-// they are ignored, and reported, see driver.UnknownFields. Fields without a comment are passed to the cloud as they are.
+// ProviderSpec is MachineClass.providerSpec for Azure. It has the fields of Machine Controller
+// Manager's provider for Azure, so that a MachineClass that was written for it works without a
+// change, but for those that have no effect there: as all fields that are not listed they are
+// ignored, and reported, see driver.UnknownFields. Fields without a comment are passed to the cloud
+// as they are.
 type ProviderSpec struct {
 	Location           string              `json:"location,omitempty"`
 	ResourceGroup      string              `json:"resourceGroup,omitempty"`
@@ -12,7 +14,8 @@ type ProviderSpec struct {
 	CloudConfiguration *CloudConfiguration `json:"cloudConfiguration,omitempty"`
 }
 
-// CloudConfiguration selects the cloud: AzurePublic, AzureGovernment or AzureChina. Without it the cloud is AzurePublic.
+// CloudConfiguration selects the cloud: AzurePublic, AzureGovernment or AzureChina. Without it the
+// cloud is AzurePublic.
 type CloudConfiguration struct {
 	Name string `json:"name"`
 }
@@ -25,7 +28,8 @@ type SubnetInfo struct {
 	SubnetName        string  `json:"subnetName,omitempty"`
 }
 
-// Properties describe the VM. Exactly one of Zone, AvailabilitySet and VirtualMachineScaleSet is set.
+// Properties describe the VM. Exactly one of Zone, AvailabilitySet and VirtualMachineScaleSet is
+// set.
 type Properties struct {
 	HardwareProfile        HardwareProfile `json:"hardwareProfile"`
 	StorageProfile         StorageProfile  `json:"storageProfile"`
@@ -34,7 +38,8 @@ type Properties struct {
 	Zone                   *int            `json:"zone,omitempty"`
 	AvailabilitySet        *SubResource    `json:"availabilitySet,omitempty"`
 	VirtualMachineScaleSet *SubResource    `json:"virtualMachineScaleSet,omitempty"`
-	// MachineSet is deprecated: it is translated to AvailabilitySet or VirtualMachineScaleSet when the spec is read.
+	// MachineSet is deprecated: it is translated to AvailabilitySet or VirtualMachineScaleSet when the
+	// spec is read.
 	MachineSet *MachineSet `json:"machineSet,omitempty"`
 	// IdentityID is the resource ID of the identity that is assigned to the VM.
 	IdentityID          *string              `json:"identityID,omitempty"`
@@ -57,12 +62,14 @@ type StorageProfile struct {
 	DataDisks          []DataDisk `json:"dataDisks,omitempty"`
 }
 
-// ImageReference names an image, by exactly one of ID, URN, CommunityGalleryImageID and SharedGalleryImageID.
+// ImageReference names an image, by exactly one of ID, URN, CommunityGalleryImageID and
+// SharedGalleryImageID.
 type ImageReference struct {
 	ID string `json:"id,omitempty"`
 	// URN is publisher:offer:sku:version.
 	URN *string `json:"urn,omitempty"`
-	// SkipMarketplaceAgreement leaves out the search for a plan of the URN and the acceptance of its agreement.
+	// SkipMarketplaceAgreement leaves out the search for a plan of the URN and the acceptance of its
+	// agreement.
 	SkipMarketplaceAgreement bool    `json:"skipMarketplaceAgreement,omitempty"`
 	CommunityGalleryImageID  *string `json:"communityGalleryImageID,omitempty"`
 	SharedGalleryImageID     *string `json:"sharedGalleryImageID,omitempty"`
@@ -87,7 +94,8 @@ type DiskSecurityProfile struct {
 	SecurityEncryptionType *string `json:"securityEncryptionType,omitempty"`
 }
 
-// DataDisk is a disk that is created and removed with the VM. One with an ImageRef is created from that image, before the VM.
+// DataDisk is a disk that is created and removed with the VM. One with an ImageRef is created from
+// that image, before the VM.
 type DataDisk struct {
 	Name               string          `json:"name,omitempty"`
 	Lun                int32           `json:"lun"`
@@ -97,8 +105,8 @@ type DataDisk struct {
 	ImageRef           *ImageReference `json:"imageRef,omitempty"`
 }
 
-// OSProfile is what is set in the operating system. The computer has the name of the VM, no password can be used, and the custom data is
-// the user data.
+// OSProfile is what is set in the operating system. The computer has the name of the VM, no
+// password can be used, and the custom data is the user data.
 type OSProfile struct {
 	AdminUsername      string             `json:"adminUsername,omitempty"`
 	LinuxConfiguration LinuxConfiguration `json:"linuxConfiguration"`
@@ -115,8 +123,8 @@ type SSH struct {
 	PublicKeys SSHPublicKey `json:"publicKeys"`
 }
 
-// SSHPublicKey is a public key, and the file in the VM in which it is written. Without KeyData the cloud, which requires a key, gets one
-// whose private key no one has.
+// SSHPublicKey is a public key, and the file in the VM in which it is written. Without KeyData the
+// cloud, which requires a key, gets one whose private key no one has.
 type SSHPublicKey struct {
 	Path    string `json:"path,omitempty"`
 	KeyData string `json:"keyData,omitempty"`
@@ -132,13 +140,15 @@ type SubResource struct {
 	ID string `json:"id,omitempty"`
 }
 
-// MachineSet is the deprecated form of AvailabilitySet (kind availabilityset) and VirtualMachineScaleSet (kind vmo).
+// MachineSet is the deprecated form of AvailabilitySet (kind availabilityset) and
+// VirtualMachineScaleSet (kind vmo).
 type MachineSet struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
 }
 
-// DiagnosticsProfile is about boot diagnostics. Without a StorageURI they are kept in a storage account of the cloud.
+// DiagnosticsProfile is about boot diagnostics. Without a StorageURI they are kept in a storage
+// account of the cloud.
 type DiagnosticsProfile struct {
 	Enabled    bool    `json:"enabled,omitempty"`
 	StorageURI *string `json:"storageURI,omitempty"`

@@ -168,7 +168,8 @@ func TestMachineSetIsTranslated(t *testing.T) {
 	}
 }
 
-// The request for a VM has every field of the spec, and no other tags than those of the spec and the driver.
+// The request for a VM has every field of the spec, and no other tags than those of the spec and
+// the driver.
 func TestRequestForAVM(t *testing.T) {
 	spec, err := ParseProviderSpec([]byte(fullSpec))
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
-// ListMachines returns the VMs in the resource group of the class that have not begun to end: those with the class' namespace as a tag,
-// and those that Machine Controller Manager has created for the class' cluster.
+// ListMachines returns the VMs in the resource group of the class that have not begun to end: those
+// with the class' namespace as a tag, and those that Machine Controller Manager has created for the
+// class' cluster.
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -64,7 +65,8 @@ func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 	return d.clouds[s.cloud].Services[cloud.ResourceManager].Endpoint + "/subscriptions/" + strings.ToLower(s.subscription), nil
 }
 
-// list is a list of the resources of a kind, in a resource group or, if that is "", in the subscription.
+// list is a list of the resources of a kind, in a resource group or, if that is "", in the
+// subscription.
 type list struct{ kind, group string }
 
 // page is one page of a list.
@@ -74,7 +76,8 @@ type page struct {
 	next string
 }
 
-// page reads the page with a query. The cloud cannot list by tags, so that the caller chooses from all resources.
+// page reads the page with a query. The cloud cannot list by tags, so that the caller chooses from
+// all resources.
 func (s *session) page(ctx context.Context, l list, query string) (page, error) {
 	path := "/subscriptions/" + s.subscription
 	if l.group != "" {
@@ -171,8 +174,8 @@ func nextPage[T any](ctx context.Context, pager *runtime.Pager[T], from string) 
 	return pager.NextPage(ctx)
 }
 
-// position is a place in the lists of a sweep: VMs, then network interfaces, then disks. A page may have more resources than one of
-// ListResources, whose pages then begin within it.
+// position is a place in the lists of a sweep: VMs, then network interfaces, then disks. A page may
+// have more resources than one of ListResources, whose pages then begin within it.
 type position struct {
 	kind  string
 	skip  int // resources of the page
@@ -199,7 +202,8 @@ func parsePosition(token string) (p position, ok bool) {
 	return p, err == nil && skip >= 0 && p.after() != p.kind
 }
 
-// after returns the kind of the list that follows; "" after the last one, and the kind itself for one that is none.
+// after returns the kind of the list that follows; "" after the last one, and the kind itself for
+// one that is none.
 func (p position) after() string {
 	order := sweepOrder()
 	for i, kind := range order {
@@ -214,8 +218,9 @@ func (p position) after() string {
 	return p.kind
 }
 
-// ListResources returns the VMs of the subscription with the tags of the fleet that have not begun to end, and after their last page the
-// network interfaces and the disks with these tags that no VM uses. Each call sends one request.
+// ListResources returns the VMs of the subscription with the tags of the fleet that have not begun
+// to end, and after their last page the network interfaces and the disks with these tags that no VM
+// uses. Each call sends one request.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -255,7 +260,8 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 	return resp, nil
 }
 
-// swept returns what a sweep lists of a resource; ok is false for one that is ending or in use, and for one of no Machine.
+// swept returns what a sweep lists of a resource; ok is false for one that is ending or in use, and
+// for one of no Machine.
 func swept(r resource) (item driver.Resource, ok bool) {
 	item, ok = r.tags.createdFor()
 	if !ok || r.is(stateDeleting) {
@@ -274,8 +280,8 @@ func swept(r resource) (item driver.Resource, ok bool) {
 	return item, r.user == ""
 }
 
-// DeleteResource deletes a VM, or a network interface or disk that no VM uses. It sends one request, which reads the tags, and one that
-// deletes.
+// DeleteResource deletes a VM, or a network interface or disk that no VM uses. It sends one
+// request, which reads the tags, and one that deletes.
 func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -322,8 +328,8 @@ func sweptID(r driver.Resource) (id resourceID, ok bool) {
 	return id, ok && id.kind == kind
 }
 
-// withoutControlCluster returns the error for a sweep while the control cluster is not known: then tags do not distinguish what this
-// fleet has created.
+// withoutControlCluster returns the error for a sweep while the control cluster is not known: then
+// tags do not distinguish what this fleet has created.
 func (s *session) withoutControlCluster() error {
 	return s.invalid("the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Tags of every VM, network interface and disk that the driver makes. A provider spec cannot set them. The cloud does not distinguish
-// upper and lower case in keys.
+// Tags of every VM, network interface and disk that the driver makes. A provider spec cannot set
+// them. The cloud does not distinguish upper and lower case in keys.
 const (
 	// TagNamespace is the namespace of the Machine and of its MachineClass.
 	//
@@ -25,7 +25,8 @@ const (
 	//
 	// On: VMs and their resources. By: driver. Value: UID. See: drivers/azure.md.
 	TagMachineUID = "machine-controller-fleet-machine-uid"
-	// TagControlCluster is the ID of the control cluster. What was created while it was not known does not have it.
+	// TagControlCluster is the ID of the control cluster. What was created while it was not known does
+	// not have it.
 	//
 	// On: VMs and their resources. By: driver. Value: ID. See: drivers/azure.md.
 	TagControlCluster = "machine-controller-fleet-control-cluster"
@@ -62,14 +63,16 @@ func tagsOf(tags map[string]*string) tagSet {
 	return set
 }
 
-// createdFor returns the Machine for which a resource with these tags was created; ok is false if the tags do not identify one.
+// createdFor returns the Machine for which a resource with these tags was created; ok is false if
+// the tags do not identify one.
 func (s tagSet) createdFor() (r driver.Resource, ok bool) {
 	r = driver.Resource{Namespace: s[TagNamespace], Machine: s[TagMachine], MachineUID: types.UID(s[TagMachineUID])}
 	return r, r.Namespace != "" && r.Machine != "" && r.MachineUID != ""
 }
 
-// isOwn reports whether a resource with these tags and of that name is a Machine's: it has the Machine's UID or, for a Machine that
-// adopts, it is of the cluster of the class and Machine Controller Manager has made it for the Machine.
+// isOwn reports whether a resource with these tags and of that name is a Machine's: it has the
+// Machine's UID or, for a Machine that adopts, it is of the cluster of the class and Machine
+// Controller Manager has made it for the Machine.
 func (s tagSet) isOwn(t driver.Target, at place, name, bare string) bool {
 	uid, tagged := s[TagMachineUID]
 	if tagged {
@@ -78,7 +81,8 @@ func (s tagSet) isOwn(t driver.Target, at place, name, bare string) bool {
 	return t.Adopt && t.Machine.Namespace == t.Class.Namespace && strings.EqualFold(name, bare) && s.isOfCluster(at.tags)
 }
 
-// isOfCluster reports whether Machine Controller Manager shows a resource with these tags as one of the cluster of a class with those.
+// isOfCluster reports whether Machine Controller Manager shows a resource with these tags as one of
+// the cluster of a class with those.
 func (s tagSet) isOfCluster(ofSpec map[string]string) bool {
 	for _, prefix := range []string{clusterTag, roleTag} {
 		key, ok := tagWith(ofSpec, prefix)

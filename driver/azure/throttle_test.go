@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// writesPerHour and writesAtOnce are the limit of the subscription, and writesPerCreate those of a VM: its network interface and itself.
+	// writesPerHour and writesAtOnce are the limit of the subscription, and writesPerCreate those of a
+	// VM: its network interface and itself.
 	writesPerHour, writesAtOnce = 1200, 50
 	writesPerCreate             = 2
 	throttledMachines           = 500
@@ -28,8 +29,9 @@ type attempt struct {
 	step    time.Duration
 }
 
-// Replicas that share a subscription which is throttled create machines as fast as its limit allows, and few of their requests are
-// refused. Each replica has its share, and waits as the fleet does: as long as the driver requests, and longer after each failure.
+// Replicas that share a subscription which is throttled create machines as fast as its limit
+// allows, and few of their requests are refused. Each replica has its share, and waits as the fleet
+// does: as long as the driver requests, and longer after each failure.
 func TestReplicasShareALimit(t *testing.T) {
 	s := serve(t, azuretest.Config{WritesPerHour: writesPerHour, Burst: writesAtOnce})
 	var replicas [throttledReplicas]*azure.Driver

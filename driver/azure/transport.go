@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 )
 
-// transport sends the requests of the SDK. It gives the SDK the guarantees of package httpclient, which its own transport has not:
-// requests go to the configured clouds only, regardless of what a link to a next page or an operation names, and answers are bounded.
+// transport sends the requests of the SDK. It gives the SDK the guarantees of package httpclient,
+// which its own transport has not: requests go to the configured clouds only, regardless of what a
+// link to a next page or an operation names, and answers are bounded.
 type transport struct {
 	client  *httpclient.Client
 	hosts   map[string]bool // as in hostOf
@@ -38,7 +39,8 @@ func (e *transportError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *transportError) Unwrap() error { return e.err }
 
-// Do sends a request. It is policy.Transporter's. Errors: *transportError, and a *budgetError for a request that was not sent.
+// Do sends a request. It is policy.Transporter's. Errors: *transportError, and a *budgetError for a
+// request that was not sent.
 func (t *transport) Do(req *http.Request) (*http.Response, error) {
 	if !t.hosts[hostOf(req.URL)] {
 		return nil, &transportError{&hostError{}}
@@ -67,7 +69,8 @@ func (t *transport) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// needed returns how many requests a budget must have for one: a network interface is created only if its VM can be created, too.
+// needed returns how many requests a budget must have for one: a network interface is created only
+// if its VM can be created, too.
 func needed(req *http.Request) int {
 	if Service(req) == "nic_create" {
 		return 2
@@ -111,7 +114,8 @@ func isList(r *http.Request) bool {
 	return r.Method == http.MethodGet && last
 }
 
-// services are the names of resources in metrics, as Machine Controller Manager's provider has them.
+// services are the names of resources in metrics, as Machine Controller Manager's provider has
+// them.
 func services() map[string]string {
 	return map[string]string{
 		"virtualmachines": "virtual_machine", "disks": "disk", "networkinterfaces": "nic", "images": "virtual_machine_image",
@@ -119,7 +123,8 @@ func services() map[string]string {
 	}
 }
 
-// resourceOf returns the service that a path is about, and whether it names all resources of a kind, and no single one.
+// resourceOf returns the service that a path is about, and whether it names all resources of a
+// kind, and no single one.
 func resourceOf(path string) (service string, all, ok bool) {
 	_, rest, found := strings.Cut(strings.ToLower(path), "/providers/")
 	if !found {
@@ -140,7 +145,8 @@ func resourceOf(path string) (service string, all, ok bool) {
 	return service, len(parts) == 2, ok
 }
 
-// Service returns what a request does with a resource of the cloud's API, for metrics, such as virtual_machine_get: one of a few.
+// Service returns what a request does with a resource of the cloud's API, for metrics, such as
+// virtual_machine_get: one of a few.
 func Service(r *http.Request) string {
 	service, all, ok := resourceOf(r.URL.Path)
 	switch {

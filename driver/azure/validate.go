@@ -43,7 +43,8 @@ func required(at *field.Path, text string) field.ErrorList {
 	return nil
 }
 
-// oneOf returns an error for a text that is none of the values of an enumeration; nil and "" are accepted.
+// oneOf returns an error for a text that is none of the values of an enumeration; nil and "" are
+// accepted.
 func oneOf[T ~string](at *field.Path, text *string, values []T) field.ErrorList {
 	if text == nil || *text == "" || slices.Contains(values, T(*text)) {
 		return nil
@@ -51,7 +52,8 @@ func oneOf[T ~string](at *field.Path, text *string, values []T) field.ErrorList 
 	return field.ErrorList{field.NotSupported(at, T(*text), values)}
 }
 
-// validateResourceGroup returns what is wrong with the name of a resource group, which becomes a part of paths.
+// validateResourceGroup returns what is wrong with the name of a resource group, which becomes a
+// part of paths.
 func validateResourceGroup(at *field.Path, name string) field.ErrorList {
 	if errs := required(at, name); errs != nil {
 		return errs
@@ -141,7 +143,8 @@ func validateDataDisks(at *field.Path, disks []DataDisk) (errs field.ErrorList) 
 	return errs
 }
 
-// validatePlacement returns an error unless exactly one of zone, availability set and scale set is given.
+// validatePlacement returns an error unless exactly one of zone, availability set and scale set is
+// given.
 func validatePlacement(at *field.Path, p Properties) field.ErrorList {
 	given := 0
 	for _, set := range []bool{

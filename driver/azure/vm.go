@@ -137,7 +137,8 @@ func newNIC(name, subnet string, spec ProviderSpec, tags map[string]*string) arm
 	}
 }
 
-// newDisk returns the request for a data disk that is created from an image. imageID is the ID of the image that a URN names.
+// newDisk returns the request for a data disk that is created from an image. imageID is the ID of
+// the image that a URN names.
 func newDisk(spec ProviderSpec, disk DataDisk, imageID string, tags map[string]*string) armcompute.Disk {
 	data := &armcompute.CreationData{CreateOption: new(armcompute.DiskCreateOptionFromImage)}
 	switch image := disk.ImageRef; {
@@ -191,7 +192,8 @@ func optional[T ~string](text T) *T {
 	return &text
 }
 
-// uselessSSHKey returns a public key whose private key is forgotten: the cloud creates no VM without a key or a password.
+// uselessSSHKey returns a public key whose private key is forgotten: the cloud creates no VM
+// without a key or a password.
 func uselessSSHKey() (string, error) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -16,21 +16,25 @@ import (
 
 // Options configure a bridge. The zero value is valid.
 type Options struct {
-	// Patience is how long a call waits for the driver until it answers that the work is under way; 0 means 5 s.
+	// Patience is how long a call waits for the driver until it answers that the work is under way; 0
+	// means 5 s.
 	Patience time.Duration
 	// Limit is how long the driver may work on one request; 0 means 20 min.
 	Limit time.Duration
-	// TagField is the field of the provider spec, an object of strings at its top, to which a create adds the Machine's UID with the key TagUID;
-	// "" adds none.
+	// TagField is the field of the provider spec, an object of strings at its top, to which a create
+	// adds the Machine's UID with the key TagUID; "" adds none.
 	TagField string
-	// ProviderSpec is a value of the type into which the driver decodes provider specs with encoding/json, so that fields are reported that it
-	// does not know. Fields that the driver decodes and makes no use of are not reported. nil reports none, and that none are reported.
+	// ProviderSpec is a value of the type into which the driver decodes provider specs with
+	// encoding/json, so that fields are reported that it does not know. Fields that the driver decodes
+	// and makes no use of are not reported. nil reports none, and that none are reported.
 	ProviderSpec any
-	// PassProviderID passes the Machine's provider ID on to the driver. Any client that may write a Machine may write any provider ID there:
-	// only drivers that compare it with the Machine's name can be given it.
+	// PassProviderID passes the Machine's provider ID on to the driver. Any client that may write a
+	// Machine may write any provider ID there: only drivers that compare it with the Machine's name
+	// can be given it.
 	PassProviderID bool
-	// ProviderID returns the provider ID that a VM's Node gets from its cloud controller manager, of the one that the driver returns, where
-	// those differ; nil means that they are equal. It returns all others as they are.
+	// ProviderID returns the provider ID that a VM's Node gets from its cloud controller manager, of
+	// the one that the driver returns, where those differ; nil means that they are equal. It returns
+	// all others as they are.
 	ProviderID func(id string, class *v1alpha1.MachineClass, secret *corev1.Secret) string
 }
 
@@ -44,8 +48,8 @@ const (
 	askAgain = 2 * time.Second
 )
 
-// Serve serves a driver of Machine Controller Manager on a unix socket until ctx ends, for the classes of that provider. Errors as of
-// plugin.Serve.
+// Serve serves a driver of Machine Controller Manager on a unix socket until ctx ends, for the
+// classes of that provider. Errors as of plugin.Serve.
 func Serve(ctx context.Context, socket, provider string, d mcm.Driver, o Options) error {
 	return plugin.Serve(ctx, socket, plugin.Served{Driver: New(d, o), Provider: provider})
 }
@@ -70,7 +74,8 @@ func New(d mcm.Driver, o Options) *Driver {
 	return &Driver{next: d, options: o, work: work{patience: o.Patience, limit: o.Limit, running: map[string]*task{}}}
 }
 
-// GetUnknownFields returns the fields that Options.ProviderSpec does not have. It does not ask the driver.
+// GetUnknownFields returns the fields that Options.ProviderSpec does not have. It does not ask the
+// driver.
 func (d *Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	if d.options.ProviderSpec == nil {
 		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.Unimplemented,
@@ -79,7 +84,8 @@ func (d *Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFields
 	return driver.UnknownFields(req.Class.ProviderSpec.Raw, d.options.ProviderSpec)
 }
 
-// CreateMachine looks for the VM, and has the driver create one only when there is none for certain.
+// CreateMachine looks for the VM, and has the driver create one only when there is none for
+// certain.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	target, err := d.targetOf(driver.OpCreate, req.Target, req.UserData)
 	if err != nil {
@@ -122,7 +128,8 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	})
 }
 
-// DeleteMachine has the driver delete the VM and what belongs to it, also when it finds no VM. While the driver works Gone is false.
+// DeleteMachine has the driver delete the VM and what belongs to it, also when it finds no VM.
+// While the driver works Gone is false.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	target, err := d.targetOf(driver.OpDelete, req.Target, nil)
 	if err != nil {
@@ -181,7 +188,8 @@ func (d *Driver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsReques
 	return driver.GetVolumeIDsResponse{IDs: resp.VolumeIDs}, nil
 }
 
-// find looks for the Machine's VM. found is false when there is none for certain. Errors: all that leaves it open.
+// find looks for the Machine's VM. found is false when there is none for certain. Errors: all that
+// leaves it open.
 func (d *Driver) find(ctx context.Context, op driver.Op, t target) (vm driver.VM, found bool, err error) {
 	vm, err = d.status(ctx, op, t)
 	switch driver.CodeOf(err) { //nolint:exhaustive // all others leave it open
@@ -241,7 +249,8 @@ func (d *Driver) providerID(t target, id string) string {
 	return d.options.ProviderID(id, t.class, t.secret)
 }
 
-// bounded sends a call that changes nothing, and returns when ctx ends, whether or not the driver does. It never waits longer.
+// bounded sends a call that changes nothing, and returns when ctx ends, whether or not the driver
+// does. It never waits longer.
 func bounded[T any](ctx context.Context, op driver.Op, do func(context.Context) (T, error)) (T, error) {
 	type outcome struct {
 		value T
@@ -264,7 +273,8 @@ func bounded[T any](ctx context.Context, op driver.Op, do func(context.Context) 
 	}
 }
 
-// caught turns a panic of the driver into an error: it is in a goroutine, where it would end the process.
+// caught turns a panic of the driver into an error: it is in a goroutine, where it would end the
+// process.
 func caught[T any](op driver.Op, do func() (T, error)) (value T, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // soon is a patience that a test lets pass.
 const soon = 20 * time.Millisecond
 
-// The cases that a bridged driver cannot pass are those of Env.WithoutTags: MCM's drivers do not report whose a VM is.
+// The cases that a bridged driver cannot pass are those of Env.WithoutTags: MCM's drivers do not
+// report whose a VM is.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Env {
 		t.Helper()
@@ -93,7 +94,8 @@ func want(t *testing.T, what string, err error, code driver.Code) {
 	}
 }
 
-// A create that takes long holds no worker: the call returns that it is under way, and the next ones join it.
+// A create that takes long holds no worker: the call returns that it is under way, and the next
+// ones join it.
 func TestACreateThatTakesLong(t *testing.T) {
 	c := newCloud()
 	c.hold = make(chan struct{})
@@ -165,7 +167,8 @@ func TestAFailureIsReportedAfterItsCallHasReturned(t *testing.T) {
 	}
 }
 
-// The fleet cancels a call when it gives up the slot; a deadline is no such end. The next call does not get the end of that one.
+// The fleet cancels a call when it gives up the slot; a deadline is no such end. The next call does
+// not get the end of that one.
 func TestACancelledCallCancelsTheWork(t *testing.T) {
 	c := newCloud()
 	c.hold = make(chan struct{})
@@ -191,7 +194,8 @@ func TestACancelledCallCancelsTheWork(t *testing.T) {
 	}
 }
 
-// VMs have the provider IDs of their Nodes, in all answers; a Machine may have that of Machine Controller Manager.
+// VMs have the provider IDs of their Nodes, in all answers; a Machine may have that of Machine
+// Controller Manager.
 func TestProviderIDsOfNodes(t *testing.T) {
 	const ofDriver, ofNode = "fake:///1", "fake:///node/1"
 	options := bridge.Options{ProviderID: func(id string, class *mcmv1alpha1.MachineClass, secret *corev1.Secret) string {

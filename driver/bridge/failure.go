@@ -9,8 +9,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// failure returns an error of a driver of Machine Controller Manager with its code, which has the same number here; nil for nil. An error
-// without a code is Unknown, and what a driver returns after its context has ended is the end of that.
+// failure returns an error of a driver of Machine Controller Manager with its code, which has the
+// same number here; nil for nil. An error without a code is Unknown, and what a driver returns
+// after its context has ended is the end of that.
 func failure(ctx context.Context, op driver.Op, err error) error {
 	if err == nil {
 		return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
 )
 
-// cloud is a cloud with a driver of Machine Controller Manager, which has the habits of those: it has no idempotency tokens, knows VMs by the
-// names of their machines, and waits.
+// cloud is a cloud with a driver of Machine Controller Manager, which has the habits of those: it
+// has no idempotency tokens, knows VMs by the names of their machines, and waits.
 type cloud struct {
 	mu      sync.Mutex
 	vms     map[string]vm // by provider ID

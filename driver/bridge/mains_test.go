@@ -13,8 +13,8 @@ import (
 // documentation is where the mains of other clouds are.
 const documentation = "../../docs/drivers/bridge.md"
 
-// stubs have the functions of MCM's drivers that the mains call, by path below the part of their module's name that is their own: the modules
-// cannot be had from the module proxy.
+// stubs have the functions of MCM's drivers that the mains call, by path below the part of their
+// module's name that is their own: the modules cannot be had from the module proxy.
 var stubs = map[string]string{
 	"aws/pkg/aws": `func NewAWSDriver(any) driver.Driver { return nil }`,
 	"aws/pkg/cpi": `type ClientProvider struct{ driver.Driver }`,
@@ -28,8 +28,8 @@ func NewClientFactoryFromSecret() {}`,
 	"openstack/pkg/driver": `func NewOpenstackDriver(runtime.Decoder, any) driver.Driver { return nil }`,
 }
 
-// The mains of the documentation are programs for this bridge: they are checked, in a separate module, with stubs in the place of the
-// drivers.
+// The mains of the documentation are programs for this bridge: they are checked, in a separate
+// module, with stubs in the place of the drivers.
 func TestMainsOfTheDocumentation(t *testing.T) {
 	text, err := os.ReadFile(documentation)
 	if err != nil {
@@ -62,7 +62,8 @@ var _ runtime.Object
 	}
 }
 
-// newModule writes the files of a module that is called mains and requires what the bridge does, and the bridge.
+// newModule writes the files of a module that is called mains and requires what the bridge does,
+// and the bridge.
 func newModule(t *testing.T, folder string) {
 	t.Helper()
 	const module, version = "github.com/machine-controller-fleet/machine-controller-fleet/driver/bridge", " v0.0.0"

@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// noUserData is the user data of requests that create nothing: MCM's drivers reject a Secret without any.
+// noUserData is the user data of requests that create nothing: MCM's drivers reject a Secret
+// without any.
 const noUserData = "# not needed"
 
 // target is what a request of Machine Controller Manager names.
@@ -26,8 +27,8 @@ type target struct {
 	secret  *corev1.Secret
 }
 
-// targetOf returns a target for a driver of Machine Controller Manager. Without user data it is that of the Secret, if it has any. Errors:
-// InvalidArgument for a Machine without a UID.
+// targetOf returns a target for a driver of Machine Controller Manager. Without user data it is
+// that of the Secret, if it has any. Errors: InvalidArgument for a Machine without a UID.
 func (d *Driver) targetOf(op driver.Op, t driver.Target, userData []byte) (target, error) {
 	if t.Machine != nil && t.Machine.UID == "" {
 		return target{}, driver.Errorf(op, driver.InvalidArgument, "the Machine has no UID")
@@ -62,7 +63,8 @@ func (d *Driver) targetOf(op driver.Op, t driver.Target, userData []byte) (targe
 	return created, nil
 }
 
-// convert copies an object to the same type of Machine Controller Manager, by its JSON, with a change of the copy that is read.
+// convert copies an object to the same type of Machine Controller Manager, by its JSON, with a
+// change of the copy that is read.
 func convert[From, To any](from *From, to *To, change func(*From)) error {
 	if from == nil {
 		return nil

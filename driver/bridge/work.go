@@ -17,8 +17,9 @@ var errUnderWay = errors.New("the driver's work for this machine is under way")
 // maxTasks is how many Machines a bridge works for at a time.
 const maxTasks = 2000
 
-// work is what the driver does beyond single calls: at most one task for a Machine. It saves requests, and no correctness depends on it: a
-// process that has forgotten its tasks asks the cloud.
+// work is what the driver does beyond single calls: at most one task for a Machine. It saves
+// requests, and no correctness depends on it: a process that has forgotten its tasks asks the
+// cloud.
 type work struct {
 	patience, limit time.Duration
 
@@ -33,15 +34,17 @@ type task struct {
 	done   chan struct{}
 	value  any // valid when done is closed, as is err
 	err    error
-	// cancelled reports whether a call has cancelled it; guarded by the lock of work. Then its result is of no call.
+	// cancelled reports whether a call has cancelled it; guarded by the lock of work. Then its result
+	// is of no call.
 	cancelled bool
 }
 
-// await does some work of the driver for a Machine, or joins the same work that is under way, and waits for the bridge's patience. Its result
-// is returned once. Errors: errUnderWay, with Aborted, while it or other work is under way; the end of ctx; those of the work.
+// await does some work of the driver for a Machine, or joins the same work that is under way, and
+// waits for the bridge's patience. Its result is returned once. Errors: errUnderWay, with Aborted,
+// while it or other work is under way; the end of ctx; those of the work.
 //
-// A cancelled call cancels the work: the fleet has given up the Machine's slot. One whose deadline has passed does not. Work that was
-// cancelled is awaited, and then done anew.
+// A cancelled call cancels the work: the fleet has given up the Machine's slot. One whose deadline
+// has passed does not. Work that was cancelled is awaited, and then done anew.
 func await[T any](ctx context.Context, w *work, op driver.Op, uid types.UID, do func(context.Context) (T, error)) (result T, err error) {
 	if ctx.Err() != nil {
 		return result, ended(ctx, op)
@@ -114,7 +117,8 @@ func (w *work) cancel(t *task) {
 	t.cancel()
 }
 
-// evict removes a task that has ended and whose result was not asked for; it reports whether there was one.
+// evict removes a task that has ended and whose result was not asked for; it reports whether there
+// was one.
 func (w *work) evict() bool {
 	for uid, t := range w.running {
 		if t.isDone() {

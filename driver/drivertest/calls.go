@@ -27,8 +27,8 @@ func (s *suite) patience() time.Duration {
 	return s.Patience
 }
 
-// check fails the test unless err is what a driver may return: nil, or an *Error that names its operation and has a code.
-// It returns the code.
+// check fails the test unless err is what a driver may return: nil, or an *Error that names its
+// operation and has a code. It returns the code.
 func (s *suite) check(op driver.Op, err error) driver.Code {
 	s.t.Helper()
 	if err == nil {

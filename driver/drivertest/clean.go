@@ -11,8 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Clean deletes, through the driver, the VMs of an Env's Machines that a subtest has left. It is for clouds that are not fresh ones, and is called
-// when the subtest has ended; Env.Run is required.
+// Clean deletes, through the driver, the VMs of an Env's Machines that a subtest has left. It is
+// for clouds that are not fresh ones, and is called when the subtest has ended; Env.Run is
+// required.
 func Clean(t *testing.T, env Env) {
 	t.Helper()
 	if env.Run == "" {

@@ -49,7 +49,8 @@ func testCreateConcurrently(s *suite) {
 		wg.Go(func() {
 			ctx, cancel := s.bounded()
 			defer cancel()
-			// A create that runs at the same time as another one may fail. The fleet would call again; there has to be one VM.
+			// A create that runs at the same time as another one may fail. The fleet would call again; there
+			// has to be one VM.
 			if vm, code := s.create(ctx, m); code == driver.OK {
 				ids[i] = vm.ProviderID
 			}
@@ -77,8 +78,9 @@ func testCreateAfterLostAnswer(s *suite) {
 	s.wantVMs(m, 1, "after the create was repeated")
 }
 
-// createUntilExists calls CreateMachine, and gives up when the VM has existed for lostAfter, or after the patience for a call. How long a
-// driver takes to the request that creates the VM depends on the machine that the test runs on.
+// createUntilExists calls CreateMachine, and gives up when the VM has existed for lostAfter, or
+// after the patience for a call. How long a driver takes to the request that creates the VM depends
+// on the machine that the test runs on.
 func (s *suite) createUntilExists(m *v1alpha1.Machine) driver.Code {
 	s.t.Helper()
 	ctx, cancel := s.bounded()

@@ -1,4 +1,5 @@
-// Package drivertest is the conformance suite for drivers: it checks the guarantees of package driver against a cloud.
+// Package drivertest is the conformance suite for drivers: it checks the guarantees of package
+// driver against a cloud.
 //
 // A driver's author writes one test:
 //
@@ -9,8 +10,9 @@
 //		})
 //	}
 //
-// Each subtest calls the function for its own Env. Subtests that need a field which an Env leaves nil are skipped,
-// and name it. VMs is the one hook that is required: the driver's own answers prove nothing.
+// Each subtest calls the function for its own Env. Subtests that need a field which an Env leaves
+// nil are skipped, and name it. VMs is the one hook that is required: the driver's own answers
+// prove nothing.
 //
 // The suite has no assumption about time, except that a call returns within Env.Patience.
 package drivertest

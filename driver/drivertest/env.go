@@ -25,39 +25,44 @@ type Env struct {
 	// VMs returns what really exists: every VM of the cloud that has not ended. Required.
 	VMs func(t *testing.T) []VM
 
-	// Fail has all calls of the cloud fail in that way until heal is called. It returns nil for failures that it does not support.
+	// Fail has all calls of the cloud fail in that way until heal is called. It returns nil for
+	// failures that it does not support.
 	Fail func(t *testing.T, how Failure) (heal func())
 	// EndVM ends a VM without a call of the driver.
 	EndVM func(t *testing.T, providerID string)
 	// DoubleVM creates a second VM that looks as if the driver had made it for the same machine.
 	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
-	// Hide makes the cloud answer as if it had none of the VMs that it makes, until show is called: clouds answer with the state of some seconds ago.
-	// Nil is for a cloud that shows each VM at once.
+	// Hide makes the cloud answer as if it had none of the VMs that it makes, until show is called:
+	// clouds answer with the state of some seconds ago. Nil is for a cloud that shows each VM at once.
 	Hide func(t *testing.T) (show func())
-	// CreateBare creates a VM for the machine as Machine Controller Manager has made it: with the machine's name in the scope of the
-	// class, and without a UID. It returns its provider ID.
+	// CreateBare creates a VM for the machine as Machine Controller Manager has made it: with the
+	// machine's name in the scope of the class, and without a UID. It returns its provider ID.
 	CreateBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)
-	// Leftovers returns, of each network interface, disk and the like that belongs to no VM, the UID of the Machine for which the
-	// driver made it.
+	// Leftovers returns, of each network interface, disk and the like that belongs to no VM, the UID
+	// of the Machine for which the driver made it.
 	Leftovers func(t *testing.T) []types.UID
-	// CreateWithout creates a VM that looks as if the driver had made it for the machine in that control cluster, and that lacks one of the
-	// tags. It returns its provider ID.
+	// CreateWithout creates a VM that looks as if the driver had made it for the machine in that
+	// control cluster, and that lacks one of the tags. It returns its provider ID.
 	CreateWithout func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without Tag) (providerID string)
-	// OtherScopes are Secrets of other accounts and endpoints than Secret, by their difference. They need not work.
+	// OtherScopes are Secrets of other accounts and endpoints than Secret, by their difference. They
+	// need not work.
 	OtherScopes map[string]map[string][]byte
 	// Confidential are the keys of Secrets whose values must not be shown.
 	Confidential []string
-	// WithoutTags is true when the cloud has no place for the UID of a Machine. Then nothing proves that a driver does not
-	// change the VMs of others; its documentation has to state what that requires of its users.
+	// WithoutTags is true when the cloud has no place for the UID of a Machine. Then nothing proves
+	// that a driver does not change the VMs of others; its documentation has to state what that
+	// requires of its users.
 	WithoutTags bool
-	// MoreThanAPage is a number of VMs that the cloud does not return in one page; 0 when it has no pages.
+	// MoreThanAPage is a number of VMs that the cloud does not return in one page; 0 when it has no
+	// pages.
 	MoreThanAPage int
 	// BadSpecs are provider specs that cannot work, by what is wrong with them.
 	BadSpecs map[string]string
 	// Volumes that the driver knows, by the cloud's ID.
 	Volumes map[string]*corev1.PersistentVolumeSpec
-	// Run is a part of the names and UIDs of the Env's Machines. It has to differ from that of each other Env if the cloud is not a fresh one:
-	// a cloud that remembers a VM that has ended makes no other with its token.
+	// Run is a part of the names and UIDs of the Env's Machines. It has to differ from that of each
+	// other Env if the cloud is not a fresh one: a cloud that remembers a VM that has ended makes no
+	// other with its token.
 	Run string
 	// Patience is how long a call may take; 0 means 10 s.
 	Patience time.Duration
@@ -70,7 +75,8 @@ type VM struct {
 	MachineUID types.UID
 }
 
-// Tag is what a VM shows of the machine for which it was created. A cloud without tags may show it otherwise.
+// Tag is what a VM shows of the machine for which it was created. A cloud without tags may show it
+// otherwise.
 type Tag string
 
 // The tags by which a sweep lists VMs.
@@ -94,14 +100,16 @@ const (
 	LostAnswer Failure = "LostAnswer"
 	// ServerError: calls are answered by an error of the server.
 	ServerError Failure = "ServerError"
-	// Nonsense: calls are answered by a server that is not the cloud, such as a broken proxy: 404 with a page of HTML.
+	// Nonsense: calls are answered by a server that is not the cloud, such as a broken proxy: 404 with
+	// a page of HTML.
 	Nonsense Failure = "Nonsense"
 	// Throttled: calls are rejected for now, with ThrottledFor as time to wait.
 	Throttled Failure = "Throttled"
 	// QuotaExceeded and NoCapacity: creates are rejected.
 	QuotaExceeded Failure = "QuotaExceeded"
 	NoCapacity    Failure = "NoCapacity"
-	// PartialCreate: creates fail after the cloud has created a part of what a VM needs, such as a network interface.
+	// PartialCreate: creates fail after the cloud has created a part of what a VM needs, such as a
+	// network interface.
 	PartialCreate Failure = "PartialCreate"
 	// BadCredentials: the caller is not authenticated. Forbidden: the caller is not authorized.
 	BadCredentials Failure = "BadCredentials"
@@ -109,14 +117,16 @@ const (
 	// SecondPage: all pages of a list but the first are answered by an error of the server.
 	SecondPage Failure = "SecondPage"
 
-	// Elsewhere, and all that follows, are answers that no real cloud gives: calls are answered by a redirect to a server
-	// that reports all VMs as absent.
+	// Elsewhere, and all that follows, are answers that no real cloud gives: calls are answered by a
+	// redirect to a server that reports all VMs as absent.
 	Elsewhere Failure = "Elsewhere"
 	// Portal: calls are answered by success and a page of HTML, as a captive portal does.
 	Portal Failure = "Portal"
-	// Endless: calls are answered by more than any cloud returns, in the right format: for example a list of millions of VMs.
+	// Endless: calls are answered by more than any cloud returns, in the right format: for example a
+	// list of millions of VMs.
 	Endless Failure = "Endless"
-	// WrongTypes: calls are answered in the cloud's format, with values of other types than are expected.
+	// WrongTypes: calls are answered in the cloud's format, with values of other types than are
+	// expected.
 	WrongTypes Failure = "WrongTypes"
 	// OtherVM: calls are answered with a VM of another name than the requested one.
 	OtherVM Failure = "OtherVM"
@@ -141,7 +151,8 @@ type suite struct {
 	controlCluster string // in all targets and sweeps
 }
 
-// namePrefix and uidPrefix begin the names of the suite's Machines, and their UIDs, which have the names.
+// namePrefix and uidPrefix begin the names of the suite's Machines, and their UIDs, which have the
+// names.
 const namePrefix, uidPrefix = "conformance-", "uid-of-"
 
 // controlCluster is the control cluster of the suite.
@@ -168,7 +179,8 @@ func (s *suite) withSpec(m *v1alpha1.Machine, spec string) driver.Target {
 	return driver.Target{Machine: m, Class: class, Secret: s.Secret, ControlCluster: s.controlCluster}
 }
 
-// fail makes the cloud fail, or skips the test. The cloud is healed when the test ends, or before by heal.
+// fail makes the cloud fail, or skips the test. The cloud is healed when the test ends, or before
+// by heal.
 func (s *suite) fail(how Failure) (heal func()) {
 	s.t.Helper()
 	if s.Fail == nil {

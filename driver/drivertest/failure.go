@@ -20,7 +20,8 @@ func outcomeUnknown(code driver.Code) bool {
 	return false
 }
 
-// each tries failures of the cloud, one after the other, and skips those that the Env does not support.
+// each tries failures of the cloud, one after the other, and skips those that the Env does not
+// support.
 func (s *suite) each(failures []Failure, try func(s *suite, how Failure)) {
 	for _, how := range failures {
 		heal := func() {}
@@ -159,7 +160,8 @@ func testContexts(s *suite) {
 	}
 }
 
-// endsWithContext fails the test unless a call to a cloud that does not answer ends with its context.
+// endsWithContext fails the test unless a call to a cloud that does not answer ends with its
+// context.
 func (s *suite) endsWithContext(name driver.Op, call func(ctx context.Context) driver.Code) {
 	s.t.Helper()
 	before, cancel := context.WithCancel(s.t.Context())

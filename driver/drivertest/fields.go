@@ -13,8 +13,8 @@ import (
 // unknownField is a field that no provider spec has.
 const unknownField = "conformanceEncryption"
 
-// unknownFields returns what GetUnknownFields returns for the class with another provider spec, with sorted fields. It skips the test if the driver has
-// no answer.
+// unknownFields returns what GetUnknownFields returns for the class with another provider spec,
+// with sorted fields. It skips the test if the driver has no answer.
 func (s *suite) unknownFields(spec string) driver.GetUnknownFieldsResponse {
 	s.t.Helper()
 	ctx, cancel := s.bounded()
@@ -33,8 +33,8 @@ func (s *suite) unknownFields(spec string) driver.GetUnknownFieldsResponse {
 	return resp
 }
 
-// testUnknownFields adds a field to each object of the provider spec. Of an object with texts only it is not known whether it may have any
-// keys.
+// testUnknownFields adds a field to each object of the provider spec. Of an object with texts only
+// it is not known whether it may have any keys.
 func testUnknownFields(s *suite) {
 	if got := s.unknownFields(string(s.Class.ProviderSpec.Raw)).Fields; len(got) > 0 {
 		s.t.Errorf("GetUnknownFields reports %q of the class of the Env; expected one whose fields are all used", got)

@@ -17,7 +17,8 @@ func (s *suite) leftoversOf(m *v1alpha1.Machine) int {
 	return count
 }
 
-// failPartly has the creates of some machines fail part-way. A driver may remove their left-overs at once.
+// failPartly has the creates of some machines fail part-way. A driver may remove their left-overs
+// at once.
 func (s *suite) failPartly(machines ...*v1alpha1.Machine) {
 	s.t.Helper()
 	if s.Leftovers == nil {

@@ -107,7 +107,8 @@ func testAdopt(s *suite) {
 	}
 }
 
-// wantForeign deletes a machine's VM, and fails the test unless the driver reports that it did not change the VM of its provider ID.
+// wantForeign deletes a machine's VM, and fails the test unless the driver reports that it did not
+// change the VM of its provider ID.
 func (s *suite) wantForeign(m *v1alpha1.Machine, when string) {
 	s.t.Helper()
 	ctx, cancel := s.bounded()

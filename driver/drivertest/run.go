@@ -2,7 +2,8 @@ package drivertest
 
 import "testing"
 
-// Run runs the suite. newEnv is called once for each subtest and returns an Env whose cloud has no VM.
+// Run runs the suite. newEnv is called once for each subtest and returns an Env whose cloud has no
+// VM.
 func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 	t.Helper()
 	for _, test := range []struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 )
 
-// OverSocket serves a driver on a unix socket until the test ends, and returns the client of that: the driver as a fleet sees it that runs
-// the driver in a separate process.
+// OverSocket serves a driver on a unix socket until the test ends, and returns the client of that:
+// the driver as a fleet sees it that runs the driver in a separate process.
 func OverSocket(t *testing.T, d driver.Driver) *plugin.Client {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // the name of t.TempDir() is too long for a socket

@@ -30,7 +30,8 @@ func (s *suite) scopeRequest() driver.ScopeRequest {
 	return driver.ScopeRequest{Class: s.Class, Secret: s.Secret, ControlCluster: s.controlCluster}
 }
 
-// in runs do with a class of another name, or in another namespace, and with another control cluster.
+// in runs do with a class of another name, or in another namespace, and with another control
+// cluster.
 func (s *suite) in(namespace, class, controlCluster string, do func()) {
 	oldClass, oldCluster := s.Class, s.controlCluster
 	s.Class, s.controlCluster = s.Class.DeepCopy(), controlCluster

@@ -149,7 +149,8 @@ func testSweepLeftover(s *suite) {
 	}
 }
 
-// shown returns a VM and, where the Env can make them, left-overs, and the tokens of all pages that list them.
+// shown returns a VM and, where the Env can make them, left-overs, and the tokens of all pages that
+// list them.
 func (s *suite) shown() (all []driver.Resource, tokens []string) {
 	s.t.Helper()
 	s.mustMake()
@@ -220,7 +221,8 @@ func testSweepLies(s *suite) {
 	s.wantResources("after calls that the cloud did not carry out", all...)
 }
 
-// wantRejected fails the test unless a false answer is an error that leaves open what is there, with a short message and no result.
+// wantRejected fails the test unless a false answer is an error that leaves open what is there,
+// with a short message and no result.
 func (s *suite) wantRejected(how Failure, op driver.Op, result bool, err error) {
 	s.t.Helper()
 	if code := s.check(op, err); !outcomeUnknown(code) || result {

@@ -14,8 +14,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// CodeOf returns the code for the status of an answer that is not known otherwise: its error code is not, or it did not come from the cloud, but
-// from a proxy, for example. Such an answer proves nothing about VMs: a 404 is not the absence of one.
+// CodeOf returns the code for the status of an answer that is not known otherwise: its error code
+// is not, or it did not come from the cloud, but from a proxy, for example. Such an answer proves
+// nothing about VMs: a 404 is not the absence of one.
 func CodeOf(status int) driver.Code {
 	switch status {
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
@@ -30,8 +31,8 @@ func CodeOf(status int) driver.Code {
 	return driver.Unknown
 }
 
-// CheckPage returns an error for a page of a list with more items than was requested, and for one that follows itself. token is that of the page,
-// and next that of the page after it.
+// CheckPage returns an error for a page of a list with more items than was requested, and for one
+// that follows itself. token is that of the page, and next that of the page after it.
 func CheckPage(op driver.Op, items, size int, token, next string) error {
 	switch {
 	case items > size:
@@ -50,8 +51,8 @@ func (a Answer) Response(req *http.Request) *http.Response {
 	}
 }
 
-// ErrorOf returns the error of a call for one of Client.Do, or of what is around it: Unknown for an answer that is not used, and by the
-// cause where there is none.
+// ErrorOf returns the error of a call for one of Client.Do, or of what is around it: Unknown for an
+// answer that is not used, and by the cause where there is none.
 func ErrorOf(ctx context.Context, op driver.Op, err error) *driver.Error {
 	const unused = "the cloud's answer is not used, so the effect of the request is not known: %w"
 	if limit, ok := errors.AsType[*LimitError](err); ok {
@@ -71,7 +72,8 @@ func ErrorOf(ctx context.Context, op driver.Op, err error) *driver.Error {
 	return driver.Errorf(op, code, "the cloud did not answer: %w", err)
 }
 
-// RetryAfter returns for how long an answer requests to wait: at most driver.MaxRetryAfter, and 0 where it does not say.
+// RetryAfter returns for how long an answer requests to wait: at most driver.MaxRetryAfter, and 0
+// where it does not say.
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	var wait time.Duration
 	text := header.Get("Retry-After")

@@ -14,21 +14,25 @@ import (
 type Limits struct {
 	// Bytes of the body, as they are after decompression.
 	Bytes int64
-	// Values of JSON in the body: a two-byte {} may become a struct of a kilobyte, so that bytes alone bound no memory.
+	// Values of JSON in the body: a two-byte {} may become a struct of a kilobyte, so that bytes alone
+	// bound no memory.
 	Values int
 }
 
-// One returns the limits of an answer about one thing. A VM with its console and tags is some KiB and some hundred values.
+// One returns the limits of an answer about one thing. A VM with its console and tags is some KiB
+// and some hundred values.
 func One() Limits { return Limits{Bytes: 1 << 20, Values: 10_000} }
 
 // Page returns the limits of one page of a list: 1,000 things of up to 8 KiB and 128 values.
 func Page() Limits { return Limits{Bytes: 8 << 20, Values: 128_000} }
 
 const (
-	// maxConnections to one host. It is more than the objects that a replica works on at a time by default (200), each of which
-	// sends one request: the requests that wait for a slow cloud are bounded, and a fast cloud delays none.
+	// maxConnections to one host. It is more than the objects that a replica works on at a time by
+	// default (200), each of which sends one request: the requests that wait for a slow cloud are
+	// bounded, and a fast cloud delays none.
 	maxConnections = 256
-	// maxIdle connections are kept to one host, for idleTime: batches of machines are created together.
+	// maxIdle connections are kept to one host, for idleTime: batches of machines are created
+	// together.
 	maxIdle  = 100
 	idleTime = 90 * time.Second
 	// maxHeader bounds the header of an answer; Go's default is 10 MiB.
@@ -36,8 +40,9 @@ const (
 	// handshakeTime bounds the making of a connection.
 	handshakeTime = 10 * time.Second
 
-	// small is how many bytes of an answer are read before it needs one of maxLarge places, and smallValues how many values
-	// it may have without one: 256 answers at a time take 16 MiB so, and decoded, at up to a KiB for each value, 128 MiB.
+	// small is how many bytes of an answer are read before it needs one of maxLarge places, and
+	// smallValues how many values it may have without one: 256 answers at a time take 16 MiB so, and
+	// decoded, at up to a KiB for each value, 128 MiB.
 	small       = 64 << 10
 	smallValues = 512
 	maxLarge    = 4
@@ -94,7 +99,8 @@ type Answer struct {
 	Body   []byte
 }
 
-// LimitError is an answer that is larger than its limits. It was not decoded, so the effect of the request is not known.
+// LimitError is an answer that is larger than its limits. It was not decoded, so the effect of the
+// request is not known.
 type LimitError struct {
 	What  string
 	Limit int64
@@ -113,8 +119,9 @@ func (e *RedirectError) Error() string {
 	return fmt.Sprintf("the answer is a redirect (status %d), which is not followed; set the endpoint to the URL of the cloud", e.Status)
 }
 
-// Do sends a request and calls use with the answer; the answer is not valid after that. Errors: a *LimitError, a
-// *RedirectError, those of net/http, the end of the request's context, and what use returns.
+// Do sends a request and calls use with the answer; the answer is not valid after that. Errors: a
+// *LimitError, a *RedirectError, those of net/http, the end of the request's context, and what use
+// returns.
 func (c *Client) Do(req *http.Request, limits Limits, use func(Answer) error) error {
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -167,7 +174,8 @@ func (c *Client) read(ctx context.Context, resp *http.Response, limits Limits) (
 	return buffer.Bytes(), done, nil
 }
 
-// values returns how many values a text of JSON has at most: each but the first begins with a bracket, or follows a comma.
+// values returns how many values a text of JSON has at most: each but the first begins with a
+// bracket, or follows a comma.
 func values(text []byte) int {
 	count, inString := 1, false
 	for i := 0; i < len(text); i++ {

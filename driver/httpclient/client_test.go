@@ -83,7 +83,8 @@ func TestAnswersUpToTheirLimits(t *testing.T) {
 	}
 }
 
-// A body of 63 MiB of {} would become 16 GB when it is decoded, and a small one that is compressed as well.
+// A body of 63 MiB of {} would become 16 GB when it is decoded, and a small one that is compressed
+// as well.
 func TestAnAnswerCostsItsLimit(t *testing.T) {
 	const size = 63 << 20
 	var packed bytes.Buffer
@@ -99,8 +100,8 @@ func TestAnAnswerCostsItsLimit(t *testing.T) {
 	}
 	list(writer)
 	_ = writer.Close()
-	// The buffer doubles while it grows, up to twice of what is in it: 32 MiB in all, and something for the server, which has twice
-	// as much to allocate under the race detector.
+	// The buffer doubles while it grows, up to twice of what is in it: 32 MiB in all, and something
+	// for the server, which has twice as much to allocate under the race detector.
 	const limit = 96 << 20
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -206,7 +207,8 @@ func TestRejectedAnswersReleaseTheirPlaces(t *testing.T) {
 	}
 }
 
-// An answer of which a part has come, and no more, ends with the context of its request and releases its place.
+// An answer of which a part has come, and no more, ends with the context of its request and
+// releases its place.
 func TestAnswersThatStopHalfwayEndWithTheirContext(t *testing.T) {
 	for name, sent := range map[string]int{"before its body": 0, "in a small part": 1, "in a large part": 2 * small} {
 		t.Run(name, func(t *testing.T) {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// Endpoints are the URLs of clouds that a fleet may send requests and credentials to. The first is the default. The zero value
-// allows none.
+// Endpoints are the URLs of clouds that a fleet may send requests and credentials to. The first is
+// the default. The zero value allows none.
 type Endpoints struct{ allowed []*url.URL }
 
-// ParseEndpoints returns the allow-list of these URLs. Errors: a text that is no http or https URL of a host, or that has more
-// than scheme, host, port and path.
+// ParseEndpoints returns the allow-list of these URLs. Errors: a text that is no http or https URL
+// of a host, or that has more than scheme, host, port and path.
 func ParseEndpoints(texts []string) (Endpoints, error) {
 	var e Endpoints
 	for _, text := range texts {
@@ -25,9 +25,10 @@ func ParseEndpoints(texts []string) (Endpoints, error) {
 	return e, nil
 }
 
-// Choose returns the endpoint of the list that a class or a Secret names, or the default for "". Scheme, host, port and
-// path have to be the same, so that no spelling of a URL refers to another server than the one that was allowed. Errors: an
-// empty list, a text that is no endpoint, and one that is not in the list.
+// Choose returns the endpoint of the list that a class or a Secret names, or the default for "".
+// Scheme, host, port and path have to be the same, so that no spelling of a URL refers to another
+// server than the one that was allowed. Errors: an empty list, a text that is no endpoint, and one
+// that is not in the list.
 func (e Endpoints) Choose(text string) (*url.URL, error) {
 	if len(e.allowed) == 0 {
 		return nil, errors.New("no endpoint is allowed; the flags of the fleet list those that are")

@@ -16,7 +16,8 @@ import (
 // answer is a message that can have a failure.
 type answer interface{ GetFailure() *driverv1.Failure }
 
-// invoke sends one call. The answer may be used together with the error, if the driver itself has failed; else it is nil.
+// invoke sends one call. The answer may be used together with the error, if the driver itself has
+// failed; else it is nil.
 func invoke[Req any, Answer answer](
 	ctx context.Context, c *Client, op driver.Op, method func(context.Context, Req, ...grpc.CallOption) (Answer, error), req Req,
 ) (got Answer, err error) {
@@ -52,8 +53,8 @@ func (c *Client) begin(ctx context.Context, op driver.Op) (context.Context, cont
 	return withMetadata(ctx, o, owned, c.settings), cancel, nil
 }
 
-// unanswered returns the error of a call that the driver did not answer. Its effect is not known, and its code never says anything about
-// a VM.
+// unanswered returns the error of a call that the driver did not answer. Its effect is not known,
+// and its code never says anything about a VM.
 func (c *Client) unanswered(ctx context.Context, op driver.Op, err error) error {
 	if refused, ok := errors.AsType[*refusalError](err); ok {
 		return driver.Errorf(op, driver.FailedPrecondition, "%w", refused)
@@ -79,7 +80,8 @@ func (c *Client) unanswered(ctx context.Context, op driver.Op, err error) error 
 		c.settings.Provider, c.settings.Socket, causeOf(err))
 }
 
-// codeOf returns the code for a status of gRPC: all but those of a process that is away, or late, are Unknown.
+// codeOf returns the code for a status of gRPC: all but those of a process that is away, or late,
+// are Unknown.
 func codeOf(code codes.Code) driver.Code {
 	switch code { //nolint:exhaustive // the others say nothing about a VM
 	case codes.Unavailable, codes.Canceled:

@@ -28,16 +28,19 @@ type Settings struct {
 	Socket string
 	// Fleet is the version of the fleet's build, for logs of the driver.
 	Fleet string
-	// Ownership returns the ownership under which a call is sent; ok is false when there is none. nil means that there never is.
+	// Ownership returns the ownership under which a call is sent; ok is false when there is none. nil
+	// means that there never is.
 	Ownership func(ctx context.Context) (o Ownership, ok bool)
-	// Share returns the part of the fleet's work that this replica has now, from 0 to 1; drivers divide the limits of their cloud by it. nil
-	// means that it is not known.
+	// Share returns the part of the fleet's work that this replica has now, from 0 to 1; drivers
+	// divide the limits of their cloud by it. nil means that it is not known.
 	Share func() float64
-	// Now returns the time of the control cluster, by which drivers judge times on Machines. nil means that it is not known.
+	// Now returns the time of the control cluster, by which drivers judge times on Machines. nil means
+	// that it is not known.
 	Now func() time.Time
 }
 
-// Client is a driver in another process. It has one connection, which it opens again when it is lost.
+// Client is a driver in another process. It has one connection, which it opens again when it is
+// lost.
 type Client struct {
 	settings Settings
 	conn     *grpc.ClientConn
@@ -57,8 +60,8 @@ var (
 	_ driver.Sweeper = (*Client)(nil)
 )
 
-// Dial returns a Client that connects until ctx ends or Close is called. It does not wait for the connection: until there is one, calls fail
-// with driver.Unavailable.
+// Dial returns a Client that connects until ctx ends or Close is called. It does not wait for the
+// connection: until there is one, calls fail with driver.Unavailable.
 //
 // Errors: no provider, and what cannot be the path of a unix socket.
 func Dial(ctx context.Context, s Settings) (*Client, error) {
@@ -99,8 +102,8 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Ready waits until there is a connection and returns nil if the driver may be used. Errors: why it may not, that of ctx, and those of
-// gRPC.
+// Ready waits until there is a connection and returns nil if the driver may be used. Errors: why it
+// may not, that of ctx, and those of gRPC.
 func (c *Client) Ready(ctx context.Context) error {
 	for state := c.conn.GetState(); state != connectivity.Ready; state = c.conn.GetState() {
 		if !c.conn.WaitForStateChange(ctx, state) {
@@ -119,7 +122,8 @@ func (c *Client) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return conn, err
 }
 
-// stayConnected connects, negotiates on each connection, and logs what has changed. gRPC waits between attempts.
+// stayConnected connects, negotiates on each connection, and logs what has changed. gRPC waits
+// between attempts.
 func (c *Client) stayConnected() {
 	log := klog.FromContext(c.lifetime).WithValues("provider", c.settings.Provider, "socket", c.settings.Socket)
 	connected := false
@@ -149,8 +153,8 @@ func (c *Client) stayConnected() {
 	}
 }
 
-// Unwrap returns a driver that has a Sweeper if, and only if, the driver in the other process has one, see driver.SweeperOf. Before the
-// first connection it has none.
+// Unwrap returns a driver that has a Sweeper if, and only if, the driver in the other process has
+// one, see driver.SweeperOf. Before the first connection it has none.
 func (c *Client) Unwrap() driver.Driver {
 	if a := c.agreement.Load(); a != nil && a.can(driverv1.Capability_CAPABILITY_SWEEP) {
 		return struct {

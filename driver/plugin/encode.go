@@ -30,7 +30,8 @@ func toTarget(t driver.Target) (*driverv1.Target, error) {
 	return sent, nil
 }
 
-// fromTarget returns a target that was received. Errors: what is no Machine or MachineClass, and a token that is not the Machine's UID.
+// fromTarget returns a target that was received. Errors: what is no Machine or MachineClass, and a
+// token that is not the Machine's UID.
 func fromTarget(received *driverv1.Target) (driver.Target, error) {
 	t := driver.Target{Secret: received.GetSecret(), Adopt: received.GetAdopt(), ControlCluster: received.GetControlCluster()}
 	var err error
@@ -47,7 +48,8 @@ func fromTarget(received *driverv1.Target) (driver.Target, error) {
 	return t, nil
 }
 
-// toClass returns a class as it is sent; nil for nil. The provider spec is sent next to the object, because it may be no JSON.
+// toClass returns a class as it is sent; nil for nil. The provider spec is sent next to the object,
+// because it may be no JSON.
 func toClass(class *v1alpha1.MachineClass) (*driverv1.MachineClass, error) {
 	if class == nil {
 		return nil, nil

@@ -11,7 +11,8 @@ import (
 	driverv1 "github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin/v1"
 )
 
-// toFailure returns an error of a driver as it is sent; nil for nil. What is no *driver.Error is Unknown.
+// toFailure returns an error of a driver as it is sent; nil for nil. What is no *driver.Error is
+// Unknown.
 func toFailure(op driver.Op, err error) *driverv1.Failure {
 	if err == nil {
 		return nil
@@ -50,7 +51,8 @@ func fromFailure(op driver.Op, failure *driverv1.Failure) error {
 	return typed
 }
 
-// retryAfter returns a wait that a driver requests, within its bounds; 0 for none and for one that is invalid.
+// retryAfter returns a wait that a driver requests, within its bounds; 0 for none and for one that
+// is invalid.
 func retryAfter(wait *durationpb.Duration) time.Duration {
 	if wait.CheckValid() != nil {
 		return 0

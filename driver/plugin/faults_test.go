@@ -127,7 +127,8 @@ func TestAwayCallsFailAtOnce(t *testing.T) {
 	}
 }
 
-// hanging returns a client of a driver whose calls hang until their contexts end, and channels that receive when they begin and end.
+// hanging returns a client of a driver whose calls hang until their contexts end, and channels that
+// receive when they begin and end.
 func hanging(t *testing.T) (client *plugin.Client, began, ended <-chan struct{}) {
 	t.Helper()
 	begins, ends := make(chan struct{}, 100), make(chan struct{}, 100)
@@ -216,8 +217,9 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// What gRPC reports is never taken for an answer of the cloud: after Unimplemented the fleet would not look for VMs any more, after
-// NotFound create another one, and after ResourceExhausted have the autoscaler leave the node group.
+// What gRPC reports is never taken for an answer of the cloud: after Unimplemented the fleet would
+// not look for VMs any more, after NotFound create another one, and after ResourceExhausted have
+// the autoscaler leave the node group.
 func TestStatusesOfTheTransportAreNoAnswers(t *testing.T) {
 	f := &foreign{negotiated: version1()}
 	client := runForeign(t, f, healthv1.HealthCheckResponse_SERVING)

@@ -36,7 +36,8 @@ func (e *refusalError) Error() string { return e.why }
 // errNotServing is what a driver reports of its own health.
 var errNotServing = errors.New("the driver reports that it does not serve now")
 
-// errReplaced is that another connection was created during a negotiation, so that it is not known with which process it was.
+// errReplaced is that another connection was created during a negotiation, so that it is not known
+// with which process it was.
 var errReplaced = errors.New("the connection was replaced")
 
 // question is a negotiation that is in progress, and whose result all calls share.
@@ -45,8 +46,8 @@ type question struct {
 	err  error // is valid when done is closed
 }
 
-// agree returns when the driver on the present connection may be used. Errors: a *refusalError, an error of gRPC, errNotServing, or that of
-// ctx.
+// agree returns when the driver on the present connection may be used. Errors: a *refusalError, an
+// error of gRPC, errNotServing, or that of ctx.
 func (c *Client) agree(ctx context.Context) error {
 	if a := c.agreement.Load(); a != nil && a.connection == c.connections.Load() {
 		return a.refusal
@@ -84,7 +85,8 @@ func (c *Client) ask() *question {
 	return q
 }
 
-// negotiate introduces the fleet, and records what the driver answers. Errors: errReplaced, and those of agree.
+// negotiate introduces the fleet, and records what the driver answers. Errors: errReplaced, and
+// those of agree.
 func (c *Client) negotiate(ctx context.Context) error {
 	connection := c.connections.Load()
 	answer, err := driverv1.NewNegotiationClient(c.conn).Negotiate(ctx, &driverv1.NegotiateRequest{Versions: []uint32{version}, Fleet: c.settings.Fleet})

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Ownership is the permission under which the fleet sends a call. It proves nothing, and is for logs and tags.
+// Ownership is the permission under which the fleet sends a call. It proves nothing, and is for
+// logs and tags.
 type Ownership struct {
 	// Replica and Session name the process.
 	Replica, Session string
@@ -22,8 +23,8 @@ type Ownership struct {
 	Leader bool
 }
 
-// OwnershipFrom returns the ownership under which the fleet has sent a call, from the context of the driver's method. ok is false when it
-// is not known.
+// OwnershipFrom returns the ownership under which the fleet has sent a call, from the context of
+// the driver's method. ok is false when it is not known.
 func OwnershipFrom(ctx context.Context) (o Ownership, ok bool) {
 	received := received(ctx)
 	o = Ownership{Replica: received.Get(replicaKey), Session: received.Get(sessionKey), Leader: received.Get(leaderKey) != ""}
@@ -42,8 +43,9 @@ func OwnershipFrom(ctx context.Context) (o Ownership, ok bool) {
 	return o, true
 }
 
-// ShareFrom returns the part of the fleet's work that the replica which sends a call has, from 0 to 1, from the context of the driver's
-// method. ok is false when the replica has sent none, or none that is valid: it is of an earlier version.
+// ShareFrom returns the part of the fleet's work that the replica which sends a call has, from 0 to
+// 1, from the context of the driver's method. ok is false when the replica has sent none, or none
+// that is valid: it is of an earlier version.
 func ShareFrom(ctx context.Context) (share float64, ok bool) {
 	share, err := strconv.ParseFloat(received(ctx).Get(shareKey), 64)
 	if err != nil || !(share >= 0 && share <= 1) { // also a NaN
@@ -95,7 +97,8 @@ func timed(ctx context.Context, own time.Time) context.Context {
 	return driver.WithAhead(ctx, sent.Sub(own))
 }
 
-// withMetadata returns a context for a call that carries the ownership, if owned, share and time, if they are known, and the trace of ctx.
+// withMetadata returns a context for a call that carries the ownership, if owned, share and time,
+// if they are known, and the trace of ctx.
 func withMetadata(ctx context.Context, o Ownership, owned bool, settings Settings) context.Context {
 	sent := carrier{}
 	propagation.TraceContext{}.Inject(ctx, sent)

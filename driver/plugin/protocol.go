@@ -7,20 +7,26 @@ import (
 	"time"
 )
 
-// version is the version of the protocol that this package has: that of service fleet.machine.sapcloud.io.driver.v1.Driver.
+// version is the version of the protocol that this package has: that of service
+// fleet.machine.sapcloud.io.driver.v1.Driver.
 const version = 1
 
 // Bounds on what is sent and received.
 const (
-	// maxRequest is the largest request: a Machine, a class and a Secret are at most 1.5, 1.5 and 1 MiB.
+	// maxRequest is the largest request: a Machine, a class and a Secret are at most 1.5, 1.5 and 1
+	// MiB.
 	maxRequest = 8 << 20
-	// maxAnswer is the largest answer. A page of driver.MaxResources resources, or of listPage VMs, has at most 1.4 MiB.
+	// maxAnswer is the largest answer. A page of driver.MaxResources resources, or of listPage VMs,
+	// has at most 1.4 MiB.
 	maxAnswer = 4 << 20
-	// maxMetadata is how many bytes of metadata, which includes the text of a status, are read with one call.
+	// maxMetadata is how many bytes of metadata, which includes the text of a status, are read with
+	// one call.
 	maxMetadata = 64 << 10
-	// maxCause is how many bytes of a cause are sent and read: more than are shown of it, see driver.MaxMessage.
+	// maxCause is how many bytes of a cause are sent and read: more than are shown of it, see
+	// driver.MaxMessage.
 	maxCause = 8 << 10
-	// streamWindow and connectionWindow are how much of one answer, and of all, the transport buffers before they are read.
+	// streamWindow and connectionWindow are how much of one answer, and of all, the transport buffers
+	// before they are read.
 	streamWindow     = 256 << 10
 	connectionWindow = 4 << 20
 	// listPage is how many VMs one page of ListMachines has.
@@ -35,12 +41,14 @@ const (
 const (
 	// callTimeout is the deadline of a call without one, and the longest that a Server allows.
 	callTimeout = 2 * time.Minute
-	// negotiationTimeout is the deadline of a negotiation, of Scope, and of the making of a connection.
+	// negotiationTimeout is the deadline of a negotiation, of Scope, and of the making of a
+	// connection.
 	negotiationTimeout = 5 * time.Second
 	// firstRetry and lastRetry are the shortest and the longest wait between two attempts to connect.
 	firstRetry, lastRetry = 50 * time.Millisecond, time.Second
-	// pingAfter is how long a connection may be silent until it is probed, and pingTimeout how long an answer to that may take: then the
-	// process hangs, and calls in flight end. gRPC probes every 10 s at most.
+	// pingAfter is how long a connection may be silent until it is probed, and pingTimeout how long an
+	// answer to that may take: then the process hangs, and calls in flight end. gRPC probes every 10 s
+	// at most.
 	pingAfter, pingTimeout = 10 * time.Second, 5 * time.Second
 	// stopTimeout is how long a Server waits for calls in flight when it stops.
 	stopTimeout = 10 * time.Second

@@ -25,19 +25,22 @@ import (
 type Served struct {
 	// Driver is required. Its Sweeper is served, too, if it has one, see driver.SweeperOf.
 	Driver driver.Driver
-	// Provider is the value of MachineClass.provider that the driver is for. A fleet that expects another one refuses the driver. "" is
-	// for any.
+	// Provider is the value of MachineClass.provider that the driver is for. A fleet that expects
+	// another one refuses the driver. "" is for any.
 	Provider string
 	// Version of the driver's build, for logs of the fleet.
 	Version string
-	// NeverInitializes states that InitializeMachine always returns Unimplemented: the fleet then does not call it.
+	// NeverInitializes states that InitializeMachine always returns Unimplemented: the fleet then does
+	// not call it.
 	NeverInitializes bool
 }
 
-// Serve serves a driver on the unix socket at that path until ctx ends, and then waits a short while for calls in flight. It removes what
-// an earlier process has left at the path, and no socket on which a process listens.
+// Serve serves a driver on the unix socket at that path until ctx ends, and then waits a short
+// while for calls in flight. It removes what an earlier process has left at the path, and no socket
+// on which a process listens.
 //
-// Errors: no driver, a path at which no socket can be created, or one that is in use. It returns nil when ctx has ended.
+// Errors: no driver, a path at which no socket can be created, or one that is in use. It returns
+// nil when ctx has ended.
 func Serve(ctx context.Context, socket string, served Served) error {
 	listener, err := Listen(ctx, socket)
 	if err != nil {
@@ -46,7 +49,8 @@ func Serve(ctx context.Context, socket string, served Served) error {
 	return ServeOn(ctx, listener, served)
 }
 
-// Listen returns a listener on the unix socket at that path, for the process' user and group. Errors as of Serve.
+// Listen returns a listener on the unix socket at that path, for the process' user and group.
+// Errors as of Serve.
 func Listen(ctx context.Context, socket string) (net.Listener, error) {
 	if err := CheckSocket(socket); err != nil {
 		return nil, err
@@ -70,7 +74,8 @@ func Listen(ctx context.Context, socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-// ServeOn serves a driver on a listener, which it closes, until ctx ends. Errors: no driver, or those of the listener.
+// ServeOn serves a driver on a listener, which it closes, until ctx ends. Errors: no driver, or
+// those of the listener.
 func ServeOn(ctx context.Context, listener net.Listener, served Served) error {
 	if served.Driver == nil {
 		return errors.Join(errors.New("expected a driver, got none; set Served.Driver"), listener.Close())
@@ -102,7 +107,8 @@ func ServeOn(ctx context.Context, listener net.Listener, served Served) error {
 	return <-ended
 }
 
-// guardCall runs a call with the trace and the time of the caller, a deadline, and an end to panics.
+// guardCall runs a call with the trace and the time of the caller, a deadline, and an end to
+// panics.
 func guardCall(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer recovered(ctx, &err)
 	ctx, cancel := context.WithTimeout(timed(traced(ctx), clock.RealClock{}.Now()), callTimeout)
@@ -128,7 +134,8 @@ type guardedStream struct {
 // Context returns the context with the deadline.
 func (s guardedStream) Context() context.Context { return s.context() }
 
-// recovered turns a panic of a driver into an error of its call. The value has no secrets, see driver.Redacted.
+// recovered turns a panic of a driver into an error of its call. The value has no secrets, see
+// driver.Redacted.
 func recovered(ctx context.Context, err *error) {
 	if fault := recover(); fault != nil {
 		text := driver.Clean(fmt.Sprint(fault))

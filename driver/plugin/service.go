@@ -13,8 +13,8 @@ import (
 	driverv1 "github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin/v1"
 )
 
-// service translates calls of the protocol to those of a driver. A request that cannot be decoded is an error of the caller, and no
-// failure of the driver.
+// service translates calls of the protocol to those of a driver. A request that cannot be decoded
+// is an error of the caller, and no failure of the driver.
 type service struct {
 	driverv1.UnimplementedDriverServer
 

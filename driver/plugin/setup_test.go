@@ -186,7 +186,8 @@ func version1() *driverv1.NegotiateResponse {
 	return &driverv1.NegotiateResponse{Versions: []uint32{1}}
 }
 
-// runForeign runs such a process until the end of the test, with a healthy service unless that is nil, and returns a client of it.
+// runForeign runs such a process until the end of the test, with a healthy service unless that is
+// nil, and returns a client of it.
 func runForeign(t *testing.T, f *foreign, serving healthv1.HealthCheckResponse_ServingStatus) *plugin.Client {
 	t.Helper()
 	socket := socketIn(t)

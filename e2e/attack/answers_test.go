@@ -23,7 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// try is a write of an object, or of a subresource of it, whose answer may have the object. None changes anything.
+// try is a write of an object, or of a subresource of it, whose answer may have the object. None
+// changes anything.
 type try struct{ method, contentType, body string }
 
 // tries are what can be sent to an object: most cannot be carried out.
@@ -54,8 +55,8 @@ func tries(object *unstructured.Unstructured) (all []try) {
 	return all
 }
 
-// answersToAStolenToken sends all that the fleet's rights let it write, with all content types and in both clusters, to objects that these rights
-// do not let it read. No answer has content of one.
+// answersToAStolenToken sends all that the fleet's rights let it write, with all content types and
+// in both clusters, to objects that these rights do not let it read. No answer has content of one.
 func answersToAStolenToken(a *tenant) {
 	_, err := a.lab.Target.CoreV1().Secrets(metav1.NamespaceSystem).Create(a.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "another-secret"}, StringData: map[string]string{"token": adminSecret},
@@ -123,7 +124,8 @@ func (a *tenant) rightsOf(client kubernetes.Interface, namespace string) map[sch
 	return rights
 }
 
-// oneOf returns an object of a namespace, or one without; nil if there is none. Bootstrap tokens of machines are the fleet's own.
+// oneOf returns an object of a namespace, or one without; nil if there is none. Bootstrap tokens of
+// machines are the fleet's own.
 func (a *tenant) oneOf(client dynamic.NamespaceableResourceInterface, namespace string) *unstructured.Unstructured {
 	list, err := client.List(a.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -149,7 +151,8 @@ func pathOf(resource schema.GroupVersionResource, object *unstructured.Unstructu
 	return path.Join(append(elements, resource.Resource, object.GetName(), part)...)
 }
 
-// contentOf returns the longest plain text of an object beside its metadata that is not part of its name, or its UID.
+// contentOf returns the longest plain text of an object beside its metadata that is not part of its
+// name, or its UID.
 func contentOf(object *unstructured.Unstructured) string {
 	longest := string(object.GetUID())
 	var walk func(value any)
@@ -178,7 +181,8 @@ func contentOf(object *unstructured.Unstructured) string {
 	return longest
 }
 
-// showNothing sends what can be tried with some verbs to a path, and returns how many of each were sent.
+// showNothing sends what can be tried with some verbs to a path, and returns how many of each were
+// sent.
 func (a *tenant) showNothing(client kubernetes.Interface, path string, verbs []string, object *unstructured.Unstructured) map[string]int {
 	a.Helper()
 	sent, content := map[string]int{}, contentOf(object)

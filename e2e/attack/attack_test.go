@@ -4,7 +4,8 @@ package attack
 
 import "testing"
 
-// TestAttacks runs many attacks on one fleet at the same time, while the victim's objects are watched.
+// TestAttacks runs many attacks on one fleet at the same time, while the victim's objects are
+// watched.
 func TestAttacks(t *testing.T) {
 	s := newScene(t)
 	t.Run("All", func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// badCloud is several clouds that the fleet's flags allow, each with one kind of false answer, and an address that they do not
-// allow. The first element of a path selects the kind of false answer.
+// badCloud is several clouds that the fleet's flags allow, each with one kind of false answer, and
+// an address that they do not allow. The first element of a path selects the kind of false answer.
 type badCloud struct {
 	server, elsewhere *httptest.Server
 
@@ -28,7 +28,8 @@ type badCloud struct {
 	seen   map[string][]lyingRequest // by lie, and by "" for the address elsewhere
 	vms    map[string]cloudapi.Instance
 	stolen string // the provider ID that the thief gives all its VMs
-	// waiting is how many requests wait for the silent cloud now, and mostWaiting the most that have waited at a time.
+	// waiting is how many requests wait for the silent cloud now, and mostWaiting the most that have
+	// waited at a time.
 	waiting, mostWaiting int
 }
 

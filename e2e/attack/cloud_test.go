@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// lyingCloud answers the create of a machine with each false answer. The status of the machine is short and printable, and no
-// other tenant is affected. TestAttacks checks the memory of the replicas at the end.
+// lyingCloud answers the create of a machine with each false answer. The status of the machine is
+// short and printable, and no other tenant is affected. TestAttacks checks the memory of the
+// replicas at the end.
 func lyingCloud(a *tenant) {
 	reports := map[string]struct {
 		code  string

@@ -18,15 +18,17 @@ import (
 )
 
 const (
-	// largeSets are MachineSets of largeSize bytes with the largest selectors that are accepted; and withoutController Machines that each of them
-	// is compared with, in as many slots as there are: far below the documented quota.
+	// largeSets are MachineSets of largeSize bytes with the largest selectors that are accepted; and
+	// withoutController Machines that each of them is compared with, in as many slots as there are:
+	// far below the documented quota.
 	largeSets, largeSize, withoutController = 20, 500_000, 40
 	// changes is how often each of these Machines changes.
 	changes = 2
 )
 
-// largeObjects creates few and large objects, within the documented quota, with large selectors and large templates. Machines of
-// another namespace are created meanwhile; scene.end checks that all slots were kept, how long renewals took, and the memory of the replicas.
+// largeObjects creates few and large objects, within the documented quota, with large selectors and
+// large templates. Machines of another namespace are created meanwhile; scene.end checks that all
+// slots were kept, how long renewals took, and the memory of the replicas.
 func largeObjects(a *tenant) {
 	namespace, _ := a.neighbour("")
 	before := a.timeToRun(namespace, "before")
@@ -77,7 +79,8 @@ var endThemselves = map[string]func(*v1alpha1.MachineTemplateSpec){
 	},
 }
 
-// What machines that end themselves may cost: firstDelay is the time between two of them in a row, which doubles each time.
+// What machines that end themselves may cost: firstDelay is the time between two of them in a row,
+// which doubles each time.
 const (
 	replicasOfEach     = 2
 	firstDelay         = 10 * time.Second
@@ -85,8 +88,8 @@ const (
 	eventsForMachine   = 10
 )
 
-// templatesThatEndThemselves creates MachineSets whose machines end as soon as they exist. Until all attacks have ended, few machines are
-// created, and what they cost is bounded.
+// templatesThatEndThemselves creates MachineSets whose machines end as soon as they exist. Until
+// all attacks have ended, few machines are created, and what they cost is bounded.
 func templatesThatEndThemselves(a *tenant) {
 	a.class("obedient", a.cloud.endpoint("obedient"))
 	began := time.Now()

@@ -27,9 +27,11 @@ import (
 const (
 	// attackTime is how long attacks are drawn; ATTACK_TIME sets another time.
 	attackTime = time.Minute
-	// attackInterval is between two of them: so short that the fleet is always busy, and so long that other tenants are served.
+	// attackInterval is between two of them: so short that the fleet is always busy, and so long that
+	// other tenants are served.
 	attackInterval = 40 * time.Millisecond
-	// ownNames is how many objects of a kind the attacker has at most: so few that each is changed many times.
+	// ownNames is how many objects of a kind the attacker has at most: so few that each is changed
+	// many times.
 	ownNames = 12
 	// remembered is how many of the last attacks are shown when one has succeeded.
 	remembered = 60
@@ -47,8 +49,8 @@ type generator struct {
 	refusal  map[string]error // the last
 }
 
-// generated runs random attacks, beside the others of this package, while machines of another namespace are created. It checks
-// what must never change of the victim.
+// generated runs random attacks, beside the others of this package, while machines of another
+// namespace are created. It checks what must never change of the victim.
 func generated(a *tenant) {
 	lasts, seed := attackTime, uint64(time.Now().UTC().YearDay())
 	var err error
@@ -105,7 +107,8 @@ func (g *generator) untested() []string {
 	return slices.DeleteFunc([]string{"create", "change", "status", "delete", "secret", "kubelet"}, func(verb string) bool { return g.accepted[verb] > 0 })
 }
 
-// run attacks for a time, and on a busy computer until one attack of each kind was accepted; or until ctx ends, or the victim has changed.
+// run attacks for a time, and on a busy computer until one attack of each kind was accepted; or
+// until ctx ends, or the victim has changed.
 func (g *generator) run(ctx context.Context, lasts time.Duration) error {
 	end := time.Now().Add(lasts)
 	tick := time.NewTicker(attackInterval)
@@ -134,8 +137,8 @@ func (g *generator) run(ctx context.Context, lasts time.Duration) error {
 func (g *generator) attack(ctx context.Context) error {
 	kind := kinds[g.dice.IntN(len(kinds))]
 	name := fmt.Sprint("own-", g.dice.IntN(ownNames))
-	// In the lab, a VM takes over the Node that has its name. Elsewhere, the approver of its certificate denies the request:
-	// tokenForAnotherNode.
+	// In the lab, a VM takes over the Node that has its name. Elsewhere, the approver of its
+	// certificate denies the request: tokenForAnotherNode.
 	if text := g.text(); g.dice.IntN(8) == 0 && !slices.Contains(g.victim.nodes(), text) {
 		name = text
 	}

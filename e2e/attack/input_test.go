@@ -24,7 +24,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// absurdNumbers requests impossible numbers, which the definitions reject, and meaningless ones, which are served.
+// absurdNumbers requests impossible numbers, which the definitions reject, and meaningless ones,
+// which are served.
 func absurdNumbers(a *tenant) {
 	for name, change := range map[string]func(spec *v1alpha1.MachineDeploymentSpec){
 		"many": func(spec *v1alpha1.MachineDeploymentSpec) { spec.Replicas = math.MaxInt32 },
@@ -51,7 +52,8 @@ func absurdNumbers(a *tenant) {
 	})
 }
 
-// forgedNotes writes the fleet's own notes, in every place from which they could be copied to a Machine.
+// forgedNotes writes the fleet's own notes, in every place from which they could be copied to a
+// Machine.
 func forgedNotes(a *tenant) {
 	a.deploy("pool", 1)
 	notes := map[string]string{v1alpha1.AnnotationIntents: `[{"ordinal":0}]`, v1alpha1.AnnotationSetAside: "{}"}
@@ -82,7 +84,8 @@ func forgedNotes(a *tenant) {
 // silentConnections is more than a replica serves for one address.
 const silentConnections = 600
 
-// portWithoutEnd opens silent connections to a replica, and reads the metrics of others' namespaces.
+// portWithoutEnd opens silent connections to a replica, and reads the metrics of others'
+// namespaces.
 func portWithoutEnd(a *tenant) {
 	endpoint := a.lab.Endpoint("fleet-1")
 	at, err := url.Parse(endpoint)

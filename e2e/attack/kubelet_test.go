@@ -45,8 +45,9 @@ func (a *tenant) nodeOf(m *v1alpha1.Machine) (node *corev1.Node) {
 	return node
 }
 
-// kubeletAroundTheAdmin records on its own Node that the fleet has put an administrator's taint and label there, and then that the
-// Node is the victim's. The fleet removes neither, and the victim's machine has no other Node than before.
+// kubeletAroundTheAdmin records on its own Node that the fleet has put an administrator's taint and
+// label there, and then that the Node is the victim's. The fleet removes neither, and the victim's
+// machine has no other Node than before.
 func kubeletAroundTheAdmin(a *tenant) {
 	m := a.machine(a.named("mine"), harness.ClassName, func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"} })
 	m = a.running(m.Name)
@@ -135,7 +136,8 @@ func kubeletThatFlaps(a *tenant) {
 		events++
 	}
 	took := time.Since(begin)
-	// How many statuses, and Events of two reasons, that may cause in the time in which they are counted.
+	// How many statuses, and Events of two reasons, that may cause in the time in which they are
+	// counted.
 	mostWrites := pacing.MachineBurst + int(took/pacing.MachineInterval)
 	mostEvents := 2 * (pacing.EventBurst + int(took/pacing.EventInterval))
 	a.Logf("%d changes in %s: %d writes of the machine, %d Events", flaps, took.Round(time.Millisecond), statuses, events)

@@ -36,7 +36,8 @@ func (a *tenant) machinesOf(namespace string) []v1alpha1.Machine {
 	return list.Items
 }
 
-// deadMachinesOfOneTenant ends eight machines of a zone. Another namespace has one there that ends, too, and is replaced.
+// deadMachinesOfOneTenant ends eight machines of a zone. Another namespace has one there that ends,
+// too, and is replaced.
 func deadMachinesOfOneTenant(a *tenant) {
 	const zone, dead = `{"zone":"sim-1b"}`, 8
 	class, err := a.api.MachineClasses(a.namespace).Get(a.ctx, harness.ClassName, metav1.GetOptions{})
@@ -72,8 +73,8 @@ func deadMachinesOfOneTenant(a *tenant) {
 	a.Logf("the machine of the other namespace was replaced after %s", time.Since(begin).Round(time.Millisecond))
 }
 
-// forgedOwnerReferences creates Machines that name a MachineSet of another namespace as their owner, and stay. That can be deleted
-// nevertheless.
+// forgedOwnerReferences creates Machines that name a MachineSet of another namespace as their
+// owner, and stay. That can be deleted nevertheless.
 func forgedOwnerReferences(a *tenant) {
 	namespace, of := a.neighbour("")
 	owner, labels := *metav1.GetControllerOf(of), maps.Clone(of.Labels)
@@ -106,8 +107,8 @@ func forgedOwnerReferences(a *tenant) {
 	}
 }
 
-// cloudThatNeverAnswers creates a hundred machines whose cloud does not answer. They use their share of each replica, and a
-// machine of another namespace is created meanwhile.
+// cloudThatNeverAnswers creates a hundred machines whose cloud does not answer. They use their
+// share of each replica, and a machine of another namespace is created meanwhile.
 func cloudThatNeverAnswers(a *tenant) {
 	const many = 100
 	namespace, _ := a.neighbour("")

@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// forge creates a Machine with a Node and a VM, and with a status of one that runs if the tenant may write it.
+// forge creates a Machine with a Node and a VM, and with a status of one that runs if the tenant
+// may write it.
 func (a *tenant) forge(name, node, providerID string) {
 	a.Helper()
 	a.machine(name, harness.ClassName, func(m *v1alpha1.Machine) {
@@ -62,7 +63,8 @@ func (a *tenant) event(machine, reason string, words ...string) {
 	})
 }
 
-// nodeOfAnotherMachine forges Machines with the Node and the VM of the victim, and deletes them by force.
+// nodeOfAnotherMachine forges Machines with the Node and the VM of the victim, and deletes them by
+// force.
 func nodeOfAnotherMachine(a *tenant) {
 	victim := a.victim.machines[0]
 	id := victim.Spec.ProviderID
@@ -86,7 +88,8 @@ func nodeOfAnotherMachine(a *tenant) {
 	}
 }
 
-// unmanagedNode forges Machines with Nodes that no machine has ever had: one has no provider ID, as those of control planes.
+// unmanagedNode forges Machines with Nodes that no machine has ever had: one has no provider ID, as
+// those of control planes.
 func unmanagedNode(a *tenant) {
 	id := a.victim.vm.ProviderID
 	without, own, with := a.named("without-id"), a.named("with-its-own-id"), a.named("with-id")
@@ -103,8 +106,8 @@ func unmanagedNode(a *tenant) {
 	}
 }
 
-// forgedTakeOver creates Machines for VMs like those of Machine Controller Manager, without the UID of any Machine. One is of the
-// attacker's namespace, and is taken over; the others are not.
+// forgedTakeOver creates Machines for VMs like those of Machine Controller Manager, without the UID
+// of any Machine. One is of the attacker's namespace, and is taken over; the others are not.
 func forgedTakeOver(a *tenant) {
 	created := map[string]cloudapi.Instance{}
 	for name, tags := range map[string]map[string]string{

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// documentedRights tries what the documented rights of a tenant leave out: statuses, by themselves and with the object, what gets it more rights
-// or a larger quota, Leases, and other namespaces.
+// documentedRights tries what the documented rights of a tenant leave out: statuses, by themselves
+// and with the object, what gets it more rights or a larger quota, Leases, and other namespaces.
 func documentedRights(a *tenant) {
 	m := a.machine("own", "no-class", func(m *v1alpha1.Machine) { m.Status.CurrentStatus.Phase = v1alpha1.MachineRunning })
 	if m.Status.CurrentStatus.Phase != "" {

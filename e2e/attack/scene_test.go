@@ -37,7 +37,8 @@ const (
 	interval = 200 * time.Millisecond
 	// replicas of the fleet, and its slots.
 	replicas, slots = 2, 64
-	// concurrentSyncs is how many Machines of one namespace a replica processes at a time, and how many calls with the same credentials.
+	// concurrentSyncs is how many Machines of one namespace a replica processes at a time, and how
+	// many calls with the same credentials.
 	concurrentSyncs = 10
 	// memoryLimit is that of the chart, in MiB.
 	memoryLimit = 1024
@@ -101,7 +102,8 @@ func (s *scene) atEnd(check func(t *testing.T)) {
 	s.last = append(s.last, check)
 }
 
-// end checks the victim once more, and that the replicas are the same processes, have kept their slots and have stayed small.
+// end checks the victim once more, and that the replicas are the same processes, have kept their
+// slots and have stayed small.
 func (s *scene) end(t *testing.T) {
 	t.Helper()
 	for _, check := range s.last {
@@ -132,7 +134,8 @@ func (s *scene) end(t *testing.T) {
 	}
 }
 
-// keptSlots checks that all slots are held by the sessions from before the attacks, and that each of these has renewed its Lease in time.
+// keptSlots checks that all slots are held by the sessions from before the attacks, and that each
+// of these has renewed its Lease in time.
 func (s *scene) keptSlots(t *testing.T) {
 	t.Helper()
 	now, err1 := s.holders()
@@ -175,7 +178,8 @@ func peakMemory(pid int) (int, error) {
 	return 0, fmt.Errorf("process %d has no VmHWM", pid)
 }
 
-// tenant is a client with the documented rights in one namespace of the control cluster: on the four kinds and Secrets, and not on statuses.
+// tenant is a client with the documented rights in one namespace of the control cluster: on the
+// four kinds and Secrets, and not on statuses.
 type tenant struct {
 	*testing.T
 	*scene
@@ -253,7 +257,8 @@ func (s *scene) grant(role *rbacv1.Role, namespace, user string) error {
 	return errors.Join(err1, err2)
 }
 
-// withStatus is an attack of a tenant that may write statuses, too, which the documentation says not to grant.
+// withStatus is an attack of a tenant that may write statuses, too, which the documentation says
+// not to grant.
 func withStatus(attack func(*tenant)) func(*tenant) {
 	return func(a *tenant) {
 		a.Helper()
@@ -340,8 +345,8 @@ func (a *tenant) class(name, endpoint string, change ...func(*v1alpha1.MachineCl
 	a.must(err)
 }
 
-// mayWriteNotes gives the tenant a right that no tenant has: to write the fleet's notes. So it is tested how the fleet handles
-// forged notes where the chart's policy does not reject them.
+// mayWriteNotes gives the tenant a right that no tenant has: to write the fleet's notes. So it is
+// tested how the fleet handles forged notes where the chart's policy does not reject them.
 func (a *tenant) mayWriteNotes() {
 	a.Helper()
 	rbac, name := a.lab.Control.RbacV1(), "notes-of-"+a.namespace
@@ -357,7 +362,8 @@ func (a *tenant) mayWriteNotes() {
 	a.must(err)
 }
 
-// named returns a name for a Machine whose VM joins: Nodes of all tenants have their machines' names.
+// named returns a name for a Machine whose VM joins: Nodes of all tenants have their machines'
+// names.
 func (a *tenant) named(name string) string { return a.namespace + "-" + name }
 
 // machine creates a Machine.
@@ -391,8 +397,8 @@ func (a *tenant) get(ctx context.Context, name string) (*v1alpha1.Machine, error
 	return a.api.Machines(a.namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// reports waits until a machine's last operation has a code and some words, and returns its text, which is one printable line that
-// is not too long.
+// reports waits until a machine's last operation has a code and some words, and returns its text,
+// which is one printable line that is not too long.
 func (a *tenant) reports(name, code string, words ...string) (text string) {
 	a.Helper()
 	a.eventually(fmt.Sprintf("machine %s reports %s, %q", name, code, words), func(ctx context.Context) error {
@@ -422,7 +428,8 @@ func (a *tenant) reports(name, code string, words ...string) (text string) {
 	return text
 }
 
-// maxText is the largest text of a status, in bytes: a message of a cloud has 1 KiB, and some words precede it.
+// maxText is the largest text of a status, in bytes: a message of a cloud has 1 KiB, and some words
+// precede it.
 const maxText = 1200
 
 // running waits until a machine runs.

@@ -15,8 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// secretOfTheControlCluster names a Secret of kube-system in a class, so that the fleet sends it to the attacker's cloud, as user
-// data or as a credential. It is rejected with the same message as a Secret that does not exist.
+// secretOfTheControlCluster names a Secret of kube-system in a class, so that the fleet sends it to
+// the attacker's cloud, as user data or as a credential. It is rejected with the same message as a
+// Secret that does not exist.
 func secretOfTheControlCluster(a *tenant) {
 	a.secret("mine", map[string]string{v1alpha1.SecretKeyUserData: harness.UserData, "endpoint": a.cloud.endpoint("obedient")})
 	foreign := func(name string) *corev1.SecretReference {
@@ -63,7 +64,8 @@ func (a *tenant) nothingLeaks(text string) {
 	}
 }
 
-// sharedSecret uses Secrets that an administrator has shared: with this namespace, and with others of a similar name.
+// sharedSecret uses Secrets that an administrator has shared: with this namespace, and with others
+// of a similar name.
 func sharedSecret(a *tenant) {
 	shared := map[string]string{
 		"with-me":     "other, " + a.namespace,
@@ -85,8 +87,8 @@ func sharedSecret(a *tenant) {
 	a.reports(a.named("with-others"), "PermissionDenied", "not in its namespace")
 }
 
-// pathInTheNameOfASecret uses a name of a Secret that could change the request to a watch of all Secrets, which lasts for an hour.
-// Other machines are created meanwhile.
+// pathInTheNameOfASecret uses a name of a Secret that could change the request to a watch of all
+// Secrets, which lasts for an hour. Other machines are created meanwhile.
 func pathInTheNameOfASecret(a *tenant) {
 	for i, ref := range []corev1.SecretReference{
 		{Namespace: "x", Name: "../../../watch/secrets"},
@@ -114,7 +116,8 @@ func pathInTheNameOfASecret(a *tenant) {
 	}
 }
 
-// foreignEndpoint makes the fleet send requests to an address of the attacker, or through a cloud to another path of it.
+// foreignEndpoint makes the fleet send requests to an address of the attacker, or through a cloud
+// to another path of it.
 func foreignEndpoint(a *tenant) {
 	for name, endpoint := range map[string]string{
 		"elsewhere": a.cloud.elsewhere.URL,

@@ -44,8 +44,8 @@ func (a *tenant) tokensOf(ctx context.Context, machine types.UID) (found []corev
 	}), nil
 }
 
-// tokenForever requests a token that lasts for a hundred years, and removes the finalizer of its machine, so that no controller
-// would delete the token.
+// tokenForever requests a token that lasts for a hundred years, and removes the finalizer of its
+// machine, so that no controller would delete the token.
 func tokenForever(a *tenant) {
 	const forever = 876_000 * time.Hour
 	a.class("obedient", a.cloud.endpoint("obedient"))
@@ -107,7 +107,8 @@ func tokenWithoutPlaceholder(a *tenant) {
 	}
 }
 
-// tokenForAnotherNode is root on a VM, reads the bootstrap token there, and requests certificates of Nodes.
+// tokenForAnotherNode is root on a VM, reads the bootstrap token there, and requests certificates
+// of Nodes.
 func tokenForAnotherNode(a *tenant) {
 	a.class("obedient", a.cloud.endpoint("obedient"))
 	for _, name := range []string{"own", controlPlane} {

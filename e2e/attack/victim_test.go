@@ -27,17 +27,19 @@ import (
 )
 
 const (
-	// victimNamespace has the victim's machines in the control cluster, and their pods in the target cluster.
+	// victimNamespace has the victim's machines in the control cluster, and their pods in the target
+	// cluster.
 	victimNamespace = "victim"
 	// adminToken is a Secret of kube-system in the control cluster, and adminSecret its data.
 	adminToken  = "admin-token"
 	adminSecret = "the-token-of-an-administrator"
-	// controlPlane is a Node that no machine has ever had, without a provider ID; joinedVM is one with the provider ID of its VM.
+	// controlPlane is a Node that no machine has ever had, without a provider ID; joinedVM is one with
+	// the provider ID of its VM.
 	controlPlane, joinedVM = "control-plane", "joined-vm"
 )
 
-// victim is the target of attacks: two machines with their Nodes, pods and VMs, two Nodes that no machine has ever had, and a
-// Secret.
+// victim is the target of attacks: two machines with their Nodes, pods and VMs, two Nodes that no
+// machine has ever had, and a Secret.
 type victim struct {
 	lab      *harness.Lab
 	machines []v1alpha1.Machine
@@ -275,7 +277,8 @@ func (v *victim) nodes() []string {
 	return names
 }
 
-// essence returns what no attack may change of an object: all but what its own controllers write over time.
+// essence returns what no attack may change of an object: all but what its own controllers write
+// over time.
 func essence(object *unstructured.Unstructured) string {
 	object = object.DeepCopy()
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "currentStatus", "phase")

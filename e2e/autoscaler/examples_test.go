@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// decoded returns the objects of a manifest, which must not have fields that their kinds do not have.
+// decoded returns the objects of a manifest, which must not have fields that their kinds do not
+// have.
 func decoded(t *testing.T, file string) (objects []runtime.Object) {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -25,7 +26,8 @@ func decoded(t *testing.T, file string) (objects []runtime.Object) {
 	return objects
 }
 
-// TestTheManifestsOfTheDocs: the Deployment has the one name that the cluster-autoscaler looks for, and its pod is never scheduled.
+// TestTheManifestsOfTheDocs: the Deployment has the one name that the cluster-autoscaler looks for,
+// and its pod is never scheduled.
 func TestTheManifestsOfTheDocs(t *testing.T) {
 	const folder = "../../docs/examples/autoscaler/"
 	d, ok := decoded(t, folder+"deployment.yaml")[0].(*appsv1.Deployment)

@@ -73,11 +73,13 @@ func parseGroup(text string) (group, error) {
 	return group{}, fmt.Errorf("want a node group as <min>:<max>:<namespace>.<MachineDeployment>, got %q", text)
 }
 
-// requested is the prefix of the ID of a machine that has no Node yet. The name of the machine follows.
+// requested is the prefix of the ID of a machine that has no Node yet. The name of the machine
+// follows.
 const requested = "requested://"
 
-// machineOf finds the machine of a Node, by its provider ID or by the ID of a machine without a Node. Formats of provider IDs
-// differ, so their last elements are compared. It is nil when there is none.
+// machineOf finds the machine of a Node, by its provider ID or by the ID of a machine without a
+// Node. Formats of provider IDs differ, so their last elements are compared. It is nil when there
+// is none.
 func machineOf(id string, machines []v1alpha1.Machine) *v1alpha1.Machine {
 	last := path.Base(id)
 	for i, m := range machines {

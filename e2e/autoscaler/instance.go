@@ -17,7 +17,8 @@ type instance struct {
 
 // instanceError is the reason why there is no VM.
 type instanceError struct {
-	// Class decides what the cluster-autoscaler does: after OutOfResources it tries other node groups at once.
+	// Class decides what the cluster-autoscaler does: after OutOfResources it tries other node groups
+	// at once.
 	Class   string `json:"class"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -29,7 +30,8 @@ const (
 	otherError     = "Other"
 )
 
-// instancesOf returns the instances of a node group: their machines have its name as the label name.
+// instancesOf returns the instances of a node group: their machines have its name as the label
+// name.
 func instancesOf(name string, machines []v1alpha1.Machine, nodes []corev1.Node) []instance {
 	ids := map[string]string{}
 	for _, n := range nodes {

@@ -1,10 +1,12 @@
-// Command autoscaler changes MachineDeployments like the cluster-autoscaler with its provider for Machine Controller Manager, one
-// step in each run, and prints the result as JSON. Tests run it to check the fleet from the view of the cluster-autoscaler.
+// Command autoscaler changes MachineDeployments like the cluster-autoscaler with its provider for
+// Machine Controller Manager, one step in each run, and prints the result as JSON. Tests run it to
+// check the fleet from the view of the cluster-autoscaler.
 //
-// It reads, decides and writes like the cluster-autoscaler, for the three generations of its scale-down, and uses the clientset
-// of Machine Controller Manager v0.60.0: it writes whole objects, and fields that are not in that version's types are lost. It is
-// not the cluster-autoscaler: it has no loop and no cache, reads no pods, and does not check the Deployment of Machine Controller
-// Manager.
+// It reads, decides and writes like the cluster-autoscaler, for the three generations of its
+// scale-down, and uses the clientset of Machine Controller Manager v0.60.0: it writes whole
+// objects, and fields that are not in that version's types are lost. It is not the
+// cluster-autoscaler: it has no loop and no cache, reads no pods, and does not check the Deployment
+// of Machine Controller Manager.
 package main
 
 import (

@@ -11,9 +11,11 @@ import (
 
 // The generations of scale-down.
 const (
-	// setsPriorities is the first one: machines get a priority, and the replicas are lowered in another write.
+	// setsPriorities is the first one: machines get a priority, and the replicas are lowered in
+	// another write.
 	setsPriorities = 1
-	// marks is the second one: machines are named on the MachineDeployment, in the write that lowers the replicas.
+	// marks is the second one: machines are named on the MachineDeployment, in the write that lowers
+	// the replicas.
 	marks = 2
 	// marksWithTime is the third one: each name has the time at which it was written.
 	marksWithTime = 3
@@ -27,8 +29,8 @@ const (
 	annotationKept     = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// rolling reports whether machines of the MachineDeployment are being replaced, so that none may be removed. Without the condition
-// none are.
+// rolling reports whether machines of the MachineDeployment are being replaced, so that none may be
+// removed. Without the condition none are.
 func rolling(d *v1alpha1.MachineDeployment) bool {
 	for _, c := range d.Status.Conditions {
 		if c.Type == v1alpha1.MachineDeploymentProgressing {
@@ -57,8 +59,8 @@ func entries(d *v1alpha1.MachineDeployment) []string {
 	return nil
 }
 
-// lowered returns the MachineDeployment to write for the deletion of some of its machines, and those that were not marked before:
-// these count. It is nil when all of them were.
+// lowered returns the MachineDeployment to write for the deletion of some of its machines, and
+// those that were not marked before: these count. It is nil when all of them were.
 func lowered(d *v1alpha1.MachineDeployment, machines []string, generation int, now time.Time) (*v1alpha1.MachineDeployment, []string, error) {
 	before := marked(d)
 	fresh := slices.DeleteFunc(slices.Clone(machines), func(name string) bool { return slices.Contains(before, name) })

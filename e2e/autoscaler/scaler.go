@@ -34,7 +34,8 @@ type sized struct {
 	Deleted []string `json:"deleted,omitempty"`
 	// Skipped has the reasons why others were not, by machine.
 	Skipped map[string]string `json:"skipped,omitempty"`
-	// Writes counts those of the MachineDeployment that were accepted. One that conflicts with a write of the fleet is rejected.
+	// Writes counts those of the MachineDeployment that were accepted. One that conflicts with a write
+	// of the fleet is rejected.
 	Writes int `json:"writes"`
 }
 
@@ -90,8 +91,8 @@ func (s *scaler) retry(ctx context.Context, do func(context.Context) error) erro
 	}
 }
 
-// deleteNodes requests the deletion of the machines of some Nodes, and lowers the replicas by their number. IDs are names of
-// Nodes, or requested://<machine> for machines that have none.
+// deleteNodes requests the deletion of the machines of some Nodes, and lowers the replicas by their
+// number. IDs are names of Nodes, or requested://<machine> for machines that have none.
 func (s *scaler) deleteNodes(ctx context.Context, g group, ids []string) (*sized, error) {
 	d, err := s.machineAPI.MachineDeployments(g.namespace).Get(ctx, g.name, metav1.GetOptions{})
 	if err != nil {
@@ -175,8 +176,8 @@ func (s *scaler) choose(ctx context.Context, g group, ids []string) (found []cho
 	return found, skipped, nil
 }
 
-// prioritize sets the priority of machines to be deleted first, with a write for each, and returns those that did not have it
-// before.
+// prioritize sets the priority of machines to be deleted first, with a write for each, and returns
+// those that did not have it before.
 func (s *scaler) prioritize(ctx context.Context, all []chosen) (fresh []chosen, err error) {
 	for _, c := range all {
 		if c.machine.Annotations[annotationPriority] == priorityFirst {
@@ -219,7 +220,8 @@ type grouped struct {
 	Machine string `json:"machine"`
 }
 
-// groupOfNode finds the node group of a Node. An error here ends the whole loop of the cluster-autoscaler.
+// groupOfNode finds the node group of a Node. An error here ends the whole loop of the
+// cluster-autoscaler.
 func (s *scaler) groupOfNode(ctx context.Context, name string) (*grouped, error) {
 	w, err := s.look(ctx)
 	if err != nil {
@@ -312,7 +314,8 @@ func (s *scaler) look(ctx context.Context) (*world, error) {
 	return w, nil
 }
 
-// find returns the Node and the machine of the name of a Node, or of requested://<machine>; nil for what is not there.
+// find returns the Node and the machine of the name of a Node, or of requested://<machine>; nil for
+// what is not there.
 func (w *world) find(id string) (node *corev1.Node, machine *v1alpha1.Machine) {
 	if strings.HasPrefix(id, requested) {
 		machine = machineOf(id, w.machines)

@@ -13,8 +13,9 @@ import (
 // labelSlot is the label by which replicas of the fleet watch the Nodes of their slots.
 const labelSlot = "fleet.machine.sapcloud.io/slot"
 
-// ignoredLabels are the labels of the fleet's Nodes that the cluster-autoscaler ignores by itself when it compares the Nodes of two
-// groups. Its list has exact keys only; others on it are those of single clouds.
+// ignoredLabels are the labels of the fleet's Nodes that the cluster-autoscaler ignores by itself
+// when it compares the Nodes of two groups. Its list has exact keys only; others on it are those of
+// single clouds.
 func ignoredLabels() map[string]bool {
 	return map[string]bool{
 		corev1.LabelHostname: true, corev1.LabelTopologyZone: true, corev1.LabelTopologyRegion: true,
@@ -23,8 +24,9 @@ func ignoredLabels() map[string]bool {
 	}
 }
 
-// similar reports whether the cluster-autoscaler balances two groups with such Nodes. Of capacities memory may differ a little, which
-// no Nodes here do; labels that it does not ignore must be on both, with the same value.
+// similar reports whether the cluster-autoscaler balances two groups with such Nodes. Of capacities
+// memory may differ a little, which no Nodes here do; labels that it does not ignore must be on
+// both, with the same value.
 func similar(a, b *corev1.Node, ignored map[string]bool) bool {
 	compared := func(n *corev1.Node) map[string]string {
 		left := maps.Clone(n.Labels)
@@ -35,7 +37,8 @@ func similar(a, b *corev1.Node, ignored map[string]bool) bool {
 	return maps.EqualFunc(a.Status.Capacity, b.Status.Capacity, equal) && maps.Equal(compared(a), compared(b))
 }
 
-// nodeOf is a Node of a zone, of a machine in a slot; without a slot what the autoscaler expects of a group that has no Node.
+// nodeOf is a Node of a zone, of a machine in a slot; without a slot what the autoscaler expects of
+// a group that has no Node.
 func nodeOf(zone, slot, storage string) *corev1.Node {
 	n := &corev1.Node{}
 	n.Labels = map[string]string{
@@ -51,8 +54,8 @@ func nodeOf(zone, slot, storage string) *corev1.Node {
 	return n
 }
 
-// TestZonesAreBalancedWithTheFlagsOfTheDocs: with the slot label the groups of two zones are not similar, and with the flag of the
-// command line in docs/autoscaler.md they are.
+// TestZonesAreBalancedWithTheFlagsOfTheDocs: with the slot label the groups of two zones are not
+// similar, and with the flag of the command line in docs/autoscaler.md they are.
 func TestZonesAreBalancedWithTheFlagsOfTheDocs(t *testing.T) {
 	withFlag := ignoredLabels()
 	for _, flag := range flagsOf(t, "../../docs/autoscaler.md") {
@@ -88,7 +91,8 @@ func flagsOf(t *testing.T, page string) []string {
 	return strings.Fields(strings.ReplaceAll(command[1], `\`, ""))
 }
 
-// TestTheFlagIsNamedWhereItIsNeeded: an operator who installs the fleet, or takes machines over, may have an autoscaler that needs it.
+// TestTheFlagIsNamedWhereItIsNeeded: an operator who installs the fleet, or takes machines over,
+// may have an autoscaler that needs it.
 func TestTheFlagIsNamedWhereItIsNeeded(t *testing.T) {
 	const flag = "--balancing-ignore-label=" + labelSlot
 	for _, file := range []string{"../../docs/operations/take-over.md", "../../charts/machine-controller-fleet/templates/NOTES.txt"} {

@@ -20,7 +20,8 @@ const (
 
 // template describes a new Node of a node group.
 type template struct {
-	// Capacity is that of the class, with the virtual one over it, or that of a Node that the pool has already.
+	// Capacity is that of the class, with the virtual one over it, or that of a Node that the pool has
+	// already.
 	Capacity corev1.ResourceList `json:"capacity"`
 	// Labels are those of the nodeTemplate, with the class's architecture over them.
 	Labels       map[string]string `json:"labels,omitempty"`
@@ -41,8 +42,8 @@ func classOf(d *v1alpha1.MachineDeployment) (string, error) {
 	return class.Name, nil
 }
 
-// templateOf returns the template of a Node of the MachineDeployment: from an existing one of the pool, of the same instance type,
-// or from its class.
+// templateOf returns the template of a Node of the MachineDeployment: from an existing one of the
+// pool, of the same instance type, or from its class.
 func templateOf(d *v1alpha1.MachineDeployment, class *v1alpha1.MachineClass, nodes []corev1.Node) (*template, error) {
 	of := class.NodeTemplate
 	if of == nil {

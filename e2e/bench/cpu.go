@@ -15,17 +15,20 @@ import (
 )
 
 const (
-	// cpuMachines of each MachineDeployment; one is created or deleted every cpuPace, so 10 machines in a second.
+	// cpuMachines of each MachineDeployment; one is created or deleted every cpuPace, so 10 machines
+	// in a second.
 	cpuMachines = 10
 	cpuPace     = time.Second
-	// cpuFew machines have VMs and simulated Nodes, whose kubelets report. cpuMany have none, so that the lab can carry them.
+	// cpuFew machines have VMs and simulated Nodes, whose kubelets report. cpuMany have none, so that
+	// the lab can carry them.
 	cpuFew, cpuMany = 1000, 4000
 	// cpuPatience bounds the wait for machines.
 	cpuPatience = 30 * time.Minute
 )
 
-// measureCPU measures the CPU time of replicas: at rest without machines, with few and with many, for some time each, and while machines
-// are created and deleted at a known rate. It is CPU time, so that a busy computer changes it little.
+// measureCPU measures the CPU time of replicas: at rest without machines, with few and with many,
+// for some time each, and while machines are created and deleted at a known rate. It is CPU time,
+// so that a busy computer changes it little.
 func measureCPU(ctx context.Context, lab *harness.Lab, rest time.Duration, s sample) error {
 	b := burden{lab: lab, namespace: "cpu"}
 	if err := lab.Prepare(ctx, b.namespace, ""); err != nil {
@@ -81,7 +84,8 @@ type burden struct {
 	deployments int
 }
 
-// grow creates MachineDeployments at cpuPace until there are so many, and waits until their machines run.
+// grow creates MachineDeployments at cpuPace until there are so many, and waits until their
+// machines run.
 func (b *burden) grow(ctx context.Context, deployments int) error {
 	api := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace)
 	for ; b.deployments < deployments; b.deployments++ {
@@ -99,7 +103,8 @@ func (b *burden) grow(ctx context.Context, deployments int) error {
 	return b.running(ctx)
 }
 
-// shrink deletes MachineDeployments at cpuPace until there are so many, and waits until their machines are gone.
+// shrink deletes MachineDeployments at cpuPace until there are so many, and waits until their
+// machines are gone.
 func (b *burden) shrink(ctx context.Context, deployments int) error {
 	api := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace)
 	for ; b.deployments > deployments; b.deployments-- {
@@ -118,7 +123,8 @@ func (b *burden) shrink(ctx context.Context, deployments int) error {
 
 func (b *burden) name(i int) string { return fmt.Sprintf("md-%d", i) }
 
-// ignore returns the error, or nil if it is the expected one: a busy API server answers late, and the request is repeated.
+// ignore returns the error, or nil if it is the expected one: a busy API server answers late, and
+// the request is repeated.
 func ignore(expected func(error) bool, err error) error {
 	if expected(err) {
 		return nil

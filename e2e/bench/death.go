@@ -21,8 +21,9 @@ const slots = 256
 // crowd is how many machines there are while replicas are killed.
 const crowd = 1000
 
-// measureDeaths kills replicas while 1,000 machines run, and measures until every slot is served again: after a take-over, every
-// other time from the leader, and after the only replica's process was restarted in its pod.
+// measureDeaths kills replicas while 1,000 machines run, and measures until every slot is served
+// again: after a take-over, every other time from the leader, and after the only replica's process
+// was restarted in its pod.
 func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) error {
 	if _, err := standStill(ctx, lab, func() error {
 		return addMachines(ctx, lab, preload.Load{Namespace: "crowd", Deployments: crowd / machines, Machines: machines})
@@ -62,9 +63,9 @@ func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) e
 	return measureRestarts(ctx, lab, max(kills/2, 1), s)
 }
 
-// standStill runs a function while no replica runs. From then on the controller manager is paused, too: it would declare Nodes lost
-// whose Leases are not renewed. It returns how long the fleet took, from when it held the first slot, until all objects had their
-// labels.
+// standStill runs a function while no replica runs. From then on the controller manager is paused,
+// too: it would declare Nodes lost whose Leases are not renewed. It returns how long the fleet
+// took, from when it held the first slot, until all objects had their labels.
 func standStill(ctx context.Context, lab *harness.Lab, do func() error) (labelled time.Duration, err error) {
 	replicas, err := lab.Replicas(ctx)
 	if err != nil {
@@ -170,8 +171,8 @@ func pick(ctx context.Context, lab *harness.Lab, leads bool) (string, error) {
 	return "", fmt.Errorf("expected a replica that leads (%t) among %q", leads, replicas)
 }
 
-// unevenAbove is the largest load of a replica, relative to the mean, of a balanced fleet. Ten slots of the same weight on three
-// replicas cannot be balanced better than 1.2.
+// unevenAbove is the largest load of a replica, relative to the mean, of a balanced fleet. Ten
+// slots of the same weight on three replicas cannot be balanced better than 1.2.
 const unevenAbove = 1.25
 
 // rebalanced waits until the weight of the slots is balanced, and none is moving.

@@ -22,7 +22,8 @@ const (
 	drainPatience = 10 * time.Minute
 )
 
-// measureDrains creates machines while the fleet is idle, and again while it drains many Nodes with pods that never end.
+// measureDrains creates machines while the fleet is idle, and again while it drains many Nodes with
+// pods that never end.
 func measureDrains(ctx context.Context, lab *harness.Lab, draining int, s sample) error {
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
@@ -65,7 +66,8 @@ func createFresh(ctx context.Context, lab *harness.Lab, namespace string) (pair,
 	})
 }
 
-// beginDrains creates machines with a pod each that never ends, deletes them, and waits until all pods have been evicted.
+// beginDrains creates machines with a pod each that never ends, deletes them, and waits until all
+// pods have been evicted.
 func beginDrains(ctx context.Context, lab *harness.Lab, namespace string, draining int) error {
 	api := lab.Machines.MachineV1alpha1()
 	for created := 0; created < draining; created += fresh {

@@ -16,7 +16,8 @@ import (
 // emptied is how many machines are deleted one after the other.
 const emptied = 10
 
-// measureEmpty deletes machines whose Nodes have no pods, one by one, and measures the time without that of the cloud.
+// measureEmpty deletes machines whose Nodes have no pods, one by one, and measures the time without
+// that of the cloud.
 func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
@@ -74,7 +75,8 @@ func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	return nil
 }
 
-// durationOf is the time from a machine's deletion until the fleet's last write of it, which removes the finalizer.
+// durationOf is the time from a machine's deletion until the fleet's last write of it, which
+// removes the finalizer.
 func durationOf(name string, requests []harness.Request) time.Duration {
 	var begin, end time.Time
 	for _, r := range requests {

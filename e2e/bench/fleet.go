@@ -67,7 +67,8 @@ func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (samp
 	return s, err
 }
 
-// count adds the fleet's writes since the position, for each machine, and returns the next position.
+// count adds the fleet's writes since the position, for each machine, and returns the next
+// position.
 func count(ctx context.Context, lab *harness.Lab, position harness.AuditPosition, s sample, what string) (harness.AuditPosition, error) {
 	select {
 	case <-ctx.Done():
@@ -95,7 +96,8 @@ func count(ctx context.Context, lab *harness.Lab, position harness.AuditPosition
 	return lab.AuditEnd()
 }
 
-// run and gone report whether the end of a measurement is reached, by the phases of the existing machines.
+// run and gone report whether the end of a measurement is reached, by the phases of the existing
+// machines.
 func run(desired int) func(phases map[string]v1alpha1.MachinePhase) bool {
 	return func(phases map[string]v1alpha1.MachinePhase) bool {
 		n := 0

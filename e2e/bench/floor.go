@@ -37,7 +37,8 @@ type floor struct {
 	ready map[string]chan struct{} // by name of Node
 }
 
-// onFloor stops the fleet, so that no other client changes the machines, and runs a function with a floor.
+// onFloor stops the fleet, so that no other client changes the machines, and runs a function with a
+// floor.
 func onFloor(ctx context.Context, lab *harness.Lab, namespace string, do func(ctx context.Context, f *floor) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
@@ -92,7 +93,8 @@ func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sam
 	return err
 }
 
-// measureRollFloor creates machines and deletes them one after the other, in one sequence for each MachineDeployment.
+// measureRollFloor creates machines and deletes them one after the other, in one sequence for each
+// MachineDeployment.
 func measureRollFloor(ctx context.Context, lab *harness.Lab, namespace string) (took time.Duration, err error) {
 	err = onFloor(ctx, lab, namespace, func(ctx context.Context, f *floor) error {
 		start := time.Now()

@@ -23,7 +23,8 @@ import (
 // move is a hand-over that was measured.
 type move struct {
 	slot int
-	// assignedAt is when the other assigned replica was written, took the time from then until the slot was served.
+	// assignedAt is when the other assigned replica was written, took the time from then until the
+	// slot was served.
 	assignedAt time.Time
 	took       time.Duration
 }
@@ -31,10 +32,11 @@ type move struct {
 // moves are hand-overs that were measured.
 type moves struct {
 	created []move
-	// elsewhere counts those that are excluded, because the leader has assigned the slot to another replica meanwhile.
+	// elsewhere counts those that are excluded, because the leader has assigned the slot to another
+	// replica meanwhile.
 	elsewhere int
-	// idle counts those that are excluded, because not all machines of the slot had a call of the cloud in flight when it was
-	// requested.
+	// idle counts those that are excluded, because not all machines of the slot had a call of the
+	// cloud in flight when it was requested.
 	idle int
 }
 
@@ -86,8 +88,9 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	return failed
 }
 
-// onlyBusy excludes the hand-overs that were requested when not all machines of the slot had a call of the cloud in flight. It
-// needs all calls, so it has to be called when those that were in flight have ended.
+// onlyBusy excludes the hand-overs that were requested when not all machines of the slot had a call
+// of the cloud in flight. It needs all calls, so it has to be called when those that were in flight
+// have ended.
 func (m *moves) onlyBusy(calls []cloudapi.Call) error {
 	before := len(m.created)
 	m.created = slices.DeleteFunc(m.created, func(one move) bool { return atCloud(calls, one.slot, one.assignedAt) < machines })
@@ -98,7 +101,8 @@ func (m *moves) onlyBusy(calls []cloudapi.Call) error {
 	return nil
 }
 
-// atCloud counts the machines for which a call to create or delete the VM, made under a slot, was in flight at a moment.
+// atCloud counts the machines for which a call to create or delete the VM, made under a slot, was
+// in flight at a moment.
 func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
 	busy := map[string]bool{}
 	for _, call := range calls {
@@ -113,8 +117,9 @@ func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
 	return len(busy)
 }
 
-// handOverOne writes another assigned replica, and gets the time when that had completed the first key of the slot. If it has not
-// after a while, it returns the time until then; there is false if the leader has assigned the slot to another replica.
+// handOverOne writes another assigned replica, and gets the time when that had completed the first
+// key of the slot. If it has not after a while, it returns the time until then; there is false if
+// the leader has assigned the slot to another replica.
 func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error) (created move, there bool, err error) {
 	if stir != nil {
 		if err := stir(r); err != nil {
@@ -154,7 +159,8 @@ func slotLease(ctx context.Context, lab *harness.Lab, slot int) (*coordinationv1
 
 func slotLeaseName(slot int) string { return fmt.Sprintf("%s-slot-%03d", harness.FleetName, slot) }
 
-// assignNext waits until a slot is held by its assigned replica, assigns the next replica, and records the time.
+// assignNext waits until a slot is held by its assigned replica, assigns the next replica, and
+// records the time.
 func assignNext(ctx context.Context, lab *harness.Lab, m *move, replicas []string) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
@@ -176,8 +182,8 @@ func assignNext(ctx context.Context, lab *harness.Lab, m *move, replicas []strin
 	return next, err
 }
 
-// servedAt gets the time when a replica had completed the first key of a slot that it has acquired since start. It runs on
-// this machine, so that its clock is ours.
+// servedAt gets the time when a replica had completed the first key of a slot that it has acquired
+// since start. It runs on this machine, so that its clock is ours.
 func servedAt(ctx context.Context, lab *harness.Lab, replica string, slot int, start time.Time) (served time.Time, err error) {
 	err = harness.Eventually(ctx, fmt.Sprintf("%s serves slot %d", replica, slot), func(ctx context.Context) error {
 		view, err := lab.Slots(ctx, replica)

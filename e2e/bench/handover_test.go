@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// TestOnlyBusy: a hand-over counts only if calls of the cloud were in flight for all machines of its slot when it was requested.
+// TestOnlyBusy: a hand-over counts only if calls of the cloud were in flight for all machines of
+// its slot when it was requested.
 func TestOnlyBusy(t *testing.T) {
 	requested := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const slot = 7

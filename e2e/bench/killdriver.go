@@ -23,9 +23,10 @@ const (
 	killEvery = 5 * time.Second
 )
 
-// measureKilledDriver measures how long creates of one provider take while the process of another provider's driver is killed and started
-// again, and before. In both cases as many machines of the other provider are created in a second. It needs a lab of its own, since drivers
-// are those of a lab.
+// measureKilledDriver measures how long creates of one provider take while the process of another
+// provider's driver is killed and started again, and before. In both cases as many machines of the
+// other provider are created in a second. It needs a lab of its own, since drivers are those of a
+// lab.
 func measureKilledDriver(ctx context.Context, dir string, creates int, s sample) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, rollPatience)
 	defer cancel()
@@ -81,8 +82,9 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 	return lab.Running(ctx, sideProvider, len(all.Items)) // those of the driver that was killed, too
 }
 
-// createBeside creates machines of the other provider while disturb works, and returns how long those of the replicas' own drivers take
-// meanwhile to get their VM, one after the other, in seconds.
+// createBeside creates machines of the other provider while disturb works, and returns how long
+// those of the replicas' own drivers take meanwhile to get their VM, one after the other, in
+// seconds.
 func createBeside(ctx context.Context, lab *harness.Lab, name string, creates int, disturb func(context.Context) error) (times []float64, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()

@@ -21,7 +21,8 @@ import (
 const (
 	// configPools of configNodes Nodes each are configured, configShare of them at a time.
 	configPools, configNodes, configShare = 10, 100, 10
-	// floorConfigWrites are those of the plain loop for a Node: its configuration, and the answers to two requests of its daemon.
+	// floorConfigWrites are those of the plain loop for a Node: its configuration, and the answers to
+	// two requests of its daemon.
 	floorConfigWrites = 3
 	// configPatience bounds the creation of the machines, and each roll.
 	configPatience = 15 * time.Minute
@@ -29,7 +30,8 @@ const (
 
 func configPool(i int) string { return fmt.Sprintf("config-%d", i) }
 
-// measureConfigs rolls a configuration over simulated Nodes in several pools, in a lab of its own, and then another one by a plain loop.
+// measureConfigs rolls a configuration over simulated Nodes in several pools, in a lab of its own,
+// and then another one by a plain loop.
 func measureConfigs(ctx context.Context, dir string, s sample) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*configPatience)
 	defer cancel()
@@ -115,7 +117,8 @@ func watchConfigs(ctx context.Context, lab *harness.Lab) (list *corev1.NodeList,
 	return list, watcher, err
 }
 
-// rollConfigs measures how long it takes, from the call of begin on, until all Nodes are done with a configuration that they did not have.
+// rollConfigs measures how long it takes, from the call of begin on, until all Nodes are done with
+// a configuration that they did not have.
 func rollConfigs(ctx context.Context, lab *harness.Lab, total int, begin func(context.Context) error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, configPatience)
 	defer cancel()
@@ -157,8 +160,8 @@ func rollConfigs(ctx context.Context, lab *harness.Lab, total int, begin func(co
 	return time.Since(start), nil
 }
 
-// configFloor assigns a configuration to all Nodes, configShare of a hundred in each pool at a time, and answers the requests of their daemons.
-// It makes no decisions.
+// configFloor assigns a configuration to all Nodes, configShare of a hundred in each pool at a
+// time, and answers the requests of their daemons. It makes no decisions.
 func configFloor(ctx context.Context, lab *harness.Lab) error {
 	list, watcher, err := watchConfigs(ctx, lab)
 	if err != nil {

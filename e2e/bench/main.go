@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// settings of the cloud during the measurements; the figures of MCM that we compare with were taken with the same.
+// settings of the cloud during the measurements; the figures of MCM that we compare with were taken
+// with the same.
 const settings = `{"latency":{"CreateInstance":{"mean":"200ms","spread":"0s"},"DeleteInstance":{"mean":"200ms","spread":"0s"}},"bootTime":{"mean":"3s","spread":"0s"},"stopTime":{"mean":"0s","spread":"0s"}}`
 
 // fleetSize is how many replicas a lab of our own has.
@@ -149,7 +150,8 @@ func toReplicas(ctx context.Context, lab *harness.Lab, action string) error {
 	return err
 }
 
-// measureCreates measures several times how the fleet creates and deletes the machines, each followed by the floor.
+// measureCreates measures several times how the fleet creates and deletes the machines, each
+// followed by the floor.
 func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured []sample, err error) {
 	for run := range runs {
 		if err := rebalanced(ctx, lab); err != nil { // a slot that moves causes a new list of its objects

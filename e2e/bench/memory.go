@@ -23,9 +23,9 @@ const perDeployment = 50
 // many is the namespace of the machines that memory is measured with.
 const many = "many"
 
-// measureMemory compares the live heap of replicas with the number of machines that each owns, for fleets of 1, 2 and 4, and
-// likewise the bytes that they receive when machines change. The cost of a machine is measured with a fleet of one, without and
-// with machines.
+// measureMemory compares the live heap of replicas with the number of machines that each owns, for
+// fleets of 1, 2 and 4, and likewise the bytes that they receive when machines change. The cost of
+// a machine is measured with a fleet of one, without and with machines.
 func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) error {
 	if err := scale(ctx, lab, 1); err != nil {
 		return err
@@ -134,8 +134,8 @@ func ownedOf(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine)
 
 var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-// rests waits until a replica has had almost nothing in flight for some seconds: the memory of the first passes over thousands of
-// machines is not the cost of these machines.
+// rests waits until a replica has had almost nothing in flight for some seconds: the memory of the
+// first passes over thousands of machines is not the cost of these machines.
 func rests(ctx context.Context, lab *harness.Lab, replica string) error {
 	const few, seconds = 2, 5
 	quiet := 0

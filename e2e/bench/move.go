@@ -17,19 +17,21 @@ const (
 	// handOvers of each kind are measured, a few at a time.
 	handOvers                = 100
 	idleAtATime, busyAtATime = 5, 2
-	// longestCall is the time of a create or a delete at the cloud; a hand-over may wait for one that is in flight.
+	// longestCall is the time of a create or a delete at the cloud; a hand-over may wait for one that
+	// is in flight.
 	longestCall = 200 * time.Millisecond
-	// arrived is how long a hand-over is observed; one that takes longer counts as that long. It is shorter than the time after
-	// which the leader assigns a slot without a holder to another replica, so that no hand-over is excluded because it is slow.
+	// arrived is how long a hand-over is observed; one that takes longer counts as that long. It is
+	// shorter than the time after which the leader assigns a slot without a holder to another replica,
+	// so that no hand-over is excluded because it is slow.
 	arrived = 2 * time.Second
-	// mostElsewhere of the hand-overs of each kind may be excluded because the slot was assigned to another replica, and mostIdle
-	// because not all machines of the slot had a call of the cloud in flight: the ten calls have to overlap when the hand-over is
-	// requested.
+	// mostElsewhere of the hand-overs of each kind may be excluded because the slot was assigned to
+	// another replica, and mostIdle because not all machines of the slot had a call of the cloud in
+	// flight: the ten calls have to overlap when the hand-over is requested.
 	mostElsewhere, mostIdle = 5, 4 * handOvers
 )
 
-// measureHandOvers requests hand-overs of slots, as the leader does: first while nothing changes in them, then while calls of the
-// cloud are in flight for the machines of each.
+// measureHandOvers requests hand-overs of slots, as the leader does: first while nothing changes in
+// them, then while calls of the cloud are in flight for the machines of each.
 func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	if err := lab.Cloud.Set(ctx, `{"bootTime":{"mean":"200ms","spread":"0s"}}`); err != nil { // shortens the measurement
 		return err
@@ -86,8 +88,9 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	return lab.Cloud.Set(ctx, settings)
 }
 
-// atWork scales a MachineDeployment, and waits until the cloud has begun to create the last of its VMs, or to delete it: a call
-// takes effect when it begins. Most of the other calls are still in flight then.
+// atWork scales a MachineDeployment, and waits until the cloud has begun to create the last of its
+// VMs, or to delete it: a call takes effect when it begins. Most of the other calls are still in
+// flight then.
 func atWork(ctx context.Context, lab *harness.Lab, namespace string, r root, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
@@ -115,7 +118,8 @@ func atWork(ctx context.Context, lab *harness.Lab, namespace string, r root, siz
 // root is a MachineDeployment in a slot of its own.
 type root struct{ name, slot string }
 
-// makeRoots creates MachineDeployments until enough of them are in slots of their own, and waits for their machines.
+// makeRoots creates MachineDeployments until enough of them are in slots of their own, and waits
+// for their machines.
 func makeRoots(ctx context.Context, lab *harness.Lab, namespace string) (roots []root, err error) {
 	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
 	for i := range deployments {
@@ -139,7 +143,8 @@ func makeRoots(ctx context.Context, lab *harness.Lab, namespace string) (roots [
 	return roots, nil
 }
 
-// settleAt scales all MachineDeployments of the namespace, and waits until they have so many machines, all running.
+// settleAt scales all MachineDeployments of the namespace, and waits until they have so many
+// machines, all running.
 func settleAt(ctx context.Context, lab *harness.Lab, namespace string, size int) error {
 	api := lab.Machines.MachineV1alpha1()
 	list, err := api.MachineDeployments(namespace).List(ctx, metav1.ListOptions{})

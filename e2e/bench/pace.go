@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// replaced returns the times at which a replacement was finished: its new machine had run, and its old one was gone.
+// replaced returns the times at which a replacement was finished: its new machine had run, and its
+// old one was gone.
 func (r *rolling) replaced() []time.Duration {
 	ran, gone := slices.Sorted(slices.Values(r.ran)), slices.Sorted(slices.Values(r.gone))
 	finished := make([]time.Duration, min(len(ran), len(gone)))
@@ -25,7 +26,8 @@ func (r *rolling) took() time.Duration {
 	return finished[len(finished)-1]
 }
 
-// longestPause is the longest time in which nothing was finished, from the start on. The times are sorted.
+// longestPause is the longest time in which nothing was finished, from the start on. The times are
+// sorted.
 func longestPause(finished []time.Duration) (longest time.Duration) {
 	before := time.Duration(0)
 	for _, at := range finished {
@@ -34,8 +36,8 @@ func longestPause(finished []time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// perMinute counts what was finished in each minute that begins with a full second, from the start to the end. What takes
-// less than a minute has one. The times are sorted.
+// perMinute counts what was finished in each minute that begins with a full second, from the start
+// to the end. What takes less than a minute has one. The times are sorted.
 func perMinute(finished []time.Duration) (counts []int) {
 	if len(finished) == 0 {
 		return nil
@@ -51,7 +53,8 @@ func perMinute(finished []time.Duration) (counts []int) {
 	return counts
 }
 
-// unevenness is what is finished in the median minute divided by what is finished in the slowest; 1 when all are equal.
+// unevenness is what is finished in the median minute divided by what is finished in the slowest; 1
+// when all are equal.
 func unevenness(counts []int) float64 {
 	sorted := slices.Sorted(slices.Values(counts))
 	if len(sorted) == 0 || sorted[0] == 0 {

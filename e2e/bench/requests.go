@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// counts reports whether a request is counted among those of all clients: reads and writes, except by kubelets and of Events and
-// Leases.
+// counts reports whether a request is counted among those of all clients: reads and writes, except
+// by kubelets and of Events and Leases.
 func counts(r harness.Request) bool {
 	isRead := r.Verb == "get" || r.Verb == "list"
 	return (isRead || r.IsWrite()) && r.Resource != "leases" && r.Resource != "events" && !strings.HasPrefix(r.User, "system:node:")

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// restClasses is how many MachineClasses there are at rest, and restMachines how many of them have a machine.
+	// restClasses is how many MachineClasses there are at rest, and restMachines how many of them have
+	// a machine.
 	restClasses, restMachines = 1000, 100
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// measureRestarts kills the process of a fleet's only replica, which owns all machines, and restarts it in its pod at once. The
-// fleet has its initial size in the end.
+// measureRestarts kills the process of a fleet's only replica, which owns all machines, and
+// restarts it in its pod at once. The fleet has its initial size in the end.
 func measureRestarts(ctx context.Context, lab *harness.Lab, restarts int, s sample) error {
 	if err := scale(ctx, lab, 1); err != nil {
 		return err

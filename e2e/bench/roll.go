@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// measureRolls replaces all machines one after the other, in each MachineDeployment at the same time, first by the fleet and then
-// by the plain loop.
+// measureRolls replaces all machines one after the other, in each MachineDeployment at the same
+// time, first by the fleet and then by the plain loop.
 func measureRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	l := load{deployments: deployments, machines: machines, surge: intstr.FromInt32(1)}
 	r, err := l.rollIn(ctx, lab, fmt.Sprintf("roll-%d", os.Getpid()))

@@ -21,7 +21,8 @@ const rolled = "rolled"
 // rollPatience bounds one roll, with the creation and deletion of its machines.
 const rollPatience = 10 * time.Minute
 
-// load is what is rolled: so many MachineDeployments of so many machines each. None of the machines may be unavailable.
+// load is what is rolled: so many MachineDeployments of so many machines each. None of the machines
+// may be unavailable.
 type load struct {
 	deployments, machines int
 	surge                 intstr.IntOrString
@@ -31,7 +32,8 @@ func (l load) total() int { return l.deployments * l.machines }
 
 // rolling is what was observed of a roll.
 type rolling struct {
-	// ran and gone are when the new machines first ran and the old ones were gone, since the templates were changed.
+	// ran and gone are when the new machines first ran and the old ones were gone, since the templates
+	// were changed.
 	ran, gone []time.Duration
 	// requests are those to the API servers since then, including late ones.
 	requests []harness.Request
@@ -91,7 +93,8 @@ func (l load) deploy(ctx context.Context, lab *harness.Lab, namespace string) er
 	return nil
 }
 
-// roll changes all templates, and watches until all machines are of the new one and run, and no old one is left.
+// roll changes all templates, and watches until all machines are of the new one and run, and no old
+// one is left.
 func (l load) roll(ctx context.Context, lab *harness.Lab, namespace string) (*rolling, error) {
 	api := lab.Machines.MachineV1alpha1()
 	list, err := api.Machines(namespace).List(ctx, metav1.ListOptions{})

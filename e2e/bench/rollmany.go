@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// measureManyRolls replaces a thousand machines, a fifth of them at a time, and measures how steady that is while the work exceeds
-// the capacity of the lab.
+// measureManyRolls replaces a thousand machines, a fifth of them at a time, and measures how steady
+// that is while the work exceeds the capacity of the lab.
 func measureManyRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	many := load{deployments: 20, machines: 50, surge: intstr.FromString("20%")}
 	r, err := many.rollIn(ctx, lab, fmt.Sprintf("roll-many-%d", os.Getpid()))

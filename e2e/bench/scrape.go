@@ -19,8 +19,9 @@ import (
 // scrapes is how many scrapes the CPU time of one is measured with.
 const scrapes = 10
 
-// measureScrapes measures what a scrape of a replica costs that owns all machines, without series by machine, which is the default, and with
-// all of them. Each needs a lab of its own, since flags are those of a lab.
+// measureScrapes measures what a scrape of a replica costs that owns all machines, without series
+// by machine, which is the default, and with all of them. Each needs a lab of its own, since flags
+// are those of a lab.
 func measureScrapes(ctx context.Context, dir string, machines int, s sample) error {
 	for _, v := range []struct{ name, flags string }{{"scrape", ""}, {"scrape_by_machine", "--metrics-by-machine=all"}} {
 		if err := measureScrape(ctx, harness.Options{Dir: filepath.Join(dir, v.name), Replicas: 1, FleetFlags: v.flags}, v.name, machines, s); err != nil {
@@ -73,8 +74,8 @@ var (
 	itemsTotal = regexp.MustCompile(`(?m)^mcm_machine_items_total (\d+)(\.0)?$`)
 )
 
-// scrape scrapes the replica as Prometheus does: compressed, with exemplars. A replica that is suspended has no series of objects, which is
-// an error.
+// scrape scrapes the replica as Prometheus does: compressed, with exemplars. A replica that is
+// suspended has no series of objects, which is an error.
 func scrape(ctx context.Context, lab *harness.Lab, machines int) (a answer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, lab.Endpoint(harness.Fleet)+"/metrics", http.NoBody)
 	if err != nil {

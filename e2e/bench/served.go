@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// allServed waits until every slot is served at some replica since start, and returns how long that took.
+// allServed waits until every slot is served at some replica since start, and returns how long that
+// took.
 func allServed(ctx context.Context, lab *harness.Lab, start time.Time) (took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
@@ -38,8 +39,9 @@ func allServed(ctx context.Context, lab *harness.Lab, start time.Time) (took tim
 	return took, err
 }
 
-// lastServed returns when the last slot was served: when all its objects were known and, if it has MachineDeployments, the
-// first pass over one of its objects had ended. Errors: a slot that is not served yet.
+// lastServed returns when the last slot was served: when all its objects were known and, if it has
+// MachineDeployments, the first pass over one of its objects had ended. Errors: a slot that is not
+// served yet.
 func lastServed(views []harness.SlotsView, inUse map[int]bool, start time.Time) (last time.Time, err error) {
 	last = start
 	served := map[int]bool{}

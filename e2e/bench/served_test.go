@@ -7,7 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestLastServed: a slot with machines is served when its first pass has ended, and not when its objects are known.
+// TestLastServed: a slot with machines is served when its first pass has ended, and not when its
+// objects are known.
 func TestLastServed(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }

@@ -15,7 +15,8 @@ import (
 // stopTime is how long VMs take to stop in this measurement.
 const stopTime = 20 * time.Second
 
-// measureStops deletes the machines at a cloud whose VMs stop slowly, and counts its calls meanwhile.
+// measureStops deletes the machines at a cloud whose VMs stop slowly, and counts its calls
+// meanwhile.
 func measureStops(ctx context.Context, lab *harness.Lab, s sample) error {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()

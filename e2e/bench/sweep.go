@@ -35,7 +35,8 @@ import (
 )
 
 const (
-	// sweptClasses is how many classes with the same credentials the namespace has: one for each zone and pool of a large cluster.
+	// sweptClasses is how many classes with the same credentials the namespace has: one for each zone
+	// and pool of a large cluster.
 	sweptClasses = 10
 	// createdAtOnce is how many VMs are created at the same time.
 	createdAtOnce = 32
@@ -74,8 +75,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// measureSweep measures one sweep of orphans over the machines that measureMemory has left, or over as many, with a VM for each, and the list of VMs as
-// Machine Controller Manager does it: once for each class. It runs in this process, so that its memory is that of the sweep alone.
+// measureSweep measures one sweep of orphans over the machines that measureMemory has left, or over
+// as many, with a VM for each, and the list of VMs as Machine Controller Manager does it: once for
+// each class. It runs in this process, so that its memory is that of the sweep alone.
 func measureSweep(ctx context.Context, lab *harness.Lab, count int, s sample) error {
 	system, err := lab.Control.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
@@ -224,7 +226,8 @@ func sweepOnce(ctx context.Context, lab *harness.Lab, controlCluster string, s *
 	})
 }
 
-// listPerClass lists the VMs of each class, as Machine Controller Manager does. It has all machines in memory, which does not count here.
+// listPerClass lists the VMs of each class, as Machine Controller Manager does. It has all machines
+// in memory, which does not count here.
 func listPerClass(ctx context.Context, lab *harness.Lab, s *spent) error {
 	drivers, err := clouds(lab, s)
 	if err != nil {

@@ -21,7 +21,8 @@ type variant struct {
 	seconds []float64 // of CPU of all replicas, of each round
 }
 
-// tracingVariants are what tracing costs is measured with. Those that trace have a Jaeger, whose CPU time does not count.
+// tracingVariants are what tracing costs is measured with. Those that trace have a Jaeger, whose
+// CPU time does not count.
 func tracingVariants() []*variant {
 	return []*variant{
 		{name: "off"},
@@ -30,8 +31,9 @@ func tracingVariants() []*variant {
 	}
 }
 
-// measureTracing compares the CPU time of replicas without tracing and with it. The labs run at the same time and work in turns, so that
-// what the computer does beside affects all; off works twice in each round, and what differs between these two is noise.
+// measureTracing compares the CPU time of replicas without tracing and with it. The labs run at the
+// same time and work in turns, so that what the computer does beside affects all; off works twice
+// in each round, and what differs between these two is noise.
 func measureTracing(ctx context.Context, dir string, rounds int, s sample) error {
 	variants := tracingVariants()
 	seconds, err := compare(ctx, dir, rounds, variants)
@@ -47,7 +49,8 @@ func measureTracing(ctx context.Context, dir string, rounds int, s sample) error
 	return nil
 }
 
-// compare returns the median CPU time of the variants, of the first one also when it has worked a second time, as again.
+// compare returns the median CPU time of the variants, of the first one also when it has worked a
+// second time, as again.
 func compare(ctx context.Context, dir string, rounds int, variants []*variant) (seconds map[string]float64, err error) {
 	defer func() {
 		for _, v := range variants {
@@ -95,7 +98,8 @@ func medianOf(numbers []float64) float64 {
 	return median(samples, func(s sample) float64 { return s["n"].value })
 }
 
-// work creates machines, rolls them and deletes them, and returns the CPU time of the replicas meanwhile, in seconds.
+// work creates machines, rolls them and deletes them, and returns the CPU time of the replicas
+// meanwhile, in seconds.
 func (v *variant) work(ctx context.Context, namespace string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, rollPatience)
 	defer cancel()

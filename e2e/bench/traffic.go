@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// changes is how many machines, and their Nodes, are changed to measure which replicas receive the changes.
+	// changes is how many machines, and their Nodes, are changed to measure which replicas receive the
+	// changes.
 	changes = 2000
 	// writers is how many goroutines change them.
 	writers = 16
@@ -26,8 +27,8 @@ const (
 // traffic is how many bytes a replica has received from the two clusters, through its proxies.
 type traffic struct{ control, target float64 }
 
-// receivedForOwn changes machines and Nodes, and returns how many bytes a replica receives for each that it owns, without the
-// constant traffic; the maximum of several replicas.
+// receivedForOwn changes machines and Nodes, and returns how many bytes a replica receives for each
+// that it owns, without the constant traffic; the maximum of several replicas.
 func receivedForOwn(ctx context.Context, lab *harness.Lab, size int) (most traffic, err error) {
 	list, err := lab.Machines.MachineV1alpha1().Machines(many).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -62,9 +63,10 @@ func receivedForOwn(ctx context.Context, lab *harness.Lab, size int) (most traff
 	return most, nil
 }
 
-// receivedOf returns what each replica receives while machines and their Nodes change, and what of that is constant traffic. The safety
-// controller counts the machines of a namespace once a minute: what the leader reads for that is not of the changes, so that a measurement
-// during which it does so is repeated.
+// receivedOf returns what each replica receives while machines and their Nodes change, and what of
+// that is constant traffic. The safety controller counts the machines of a namespace once a minute:
+// what the leader reads for that is not of the changes, so that a measurement during which it does
+// so is repeated.
 func receivedOf(ctx context.Context, lab *harness.Lab, changed []v1alpha1.Machine) (always, came map[string]traffic, err error) {
 	for {
 		position, err := lab.AuditEnd()

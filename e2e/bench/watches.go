@@ -20,7 +20,8 @@ import (
 // slotted are the resources whose objects are in slots.
 var slotted = []string{"machinedeployments", "machinesets", "machines", "nodes"}
 
-// ownWatches waits until each replica watches the objects of its slots, and few others; the position precedes all watches.
+// ownWatches waits until each replica watches the objects of its slots, and few others; the
+// position precedes all watches.
 func ownWatches(ctx context.Context, lab *harness.Lab, position harness.AuditPosition) error {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
@@ -58,8 +59,9 @@ func heldSlots(ctx context.Context, lab *harness.Lab) (map[string]map[int]bool, 
 	return held, nil
 }
 
-// onlyOwn checks the watches that replicas have. Of each resource they have to select all slots that the replica holds, and the
-// objects without a slot; less than a tenth may be slots that it has lost, because watches are not restarted for a few.
+// onlyOwn checks the watches that replicas have. Of each resource they have to select all slots
+// that the replica holds, and the objects without a slot; less than a tenth may be slots that it
+// has lost, because watches are not restarted for a few.
 func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 	type view struct{ replica, resource string }
 	selects, unlabeled := map[view]map[int]bool{}, map[view]bool{}

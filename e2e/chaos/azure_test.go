@@ -16,8 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestKillAtEachCallAtAzure is the same with the driver of Azure, in a process of its own: a call that was sent goes on there, or is
-// cancelled in the middle.
+// TestKillAtEachCallAtAzure is the same with the driver of Azure, in a process of its own: a call
+// that was sent goes on there, or is cancelled in the middle.
 func TestKillAtEachCallAtAzure(t *testing.T) {
 	t.Parallel()
 	killAtEachCall(t, steppedCloud{
@@ -58,8 +58,9 @@ func emptyAzure(ctx context.Context, lab *harness.Lab) error {
 // mostRequests is more than the driver makes in the life of a machine.
 const mostRequests = 60
 
-// TestKillAtEachRequestToAzure kills the fleet while the driver, in a process of its own, waits for the answer to a request: at each request
-// in the life of a machine, before its effect and after it. The call of the driver ends there, in the middle, and the next process goes on.
+// TestKillAtEachRequestToAzure kills the fleet while the driver, in a process of its own, waits for
+// the answer to a request: at each request in the life of a machine, before its effect and after
+// it. The call of the driver ends there, in the middle, and the next process goes on.
 func TestKillAtEachRequestToAzure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of long runs")
@@ -108,8 +109,9 @@ func TestKillAtEachRequestToAzure(t *testing.T) {
 	}
 }
 
-// liveAtAzure creates a machine and deletes it when it runs. The fleet is killed when the request with that number has arrived. It returns
-// the UID of the machine, and whether the fleet was killed.
+// liveAtAzure creates a machine and deletes it when it runs. The fleet is killed when the request
+// with that number has arrived. It returns the UID of the machine, and whether the fleet was
+// killed.
 func (b *bed) liveAtAzure(t *testing.T, azure *harness.Azure, number int, after bool) (uid string, killed bool) {
 	t.Helper()
 	api := b.lab.Machines.MachineV1alpha1().Machines(b.namespace)
@@ -127,7 +129,8 @@ func (b *bed) liveAtAzure(t *testing.T, azure *harness.Azure, number int, after 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// await waits until the machine is as it should, and kills the fleet meanwhile if the request arrives.
+	// await waits until the machine is as it should, and kills the fleet meanwhile if the request
+	// arrives.
 	await := func(what string, check func(context.Context) error) {
 		t.Helper()
 		if err := harness.Eventually(b.ctx, what, func(ctx context.Context) error {

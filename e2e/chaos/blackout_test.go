@@ -13,8 +13,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestBlackout: an API server is away for much longer than the health timeout. No machine is replaced or deleted, neither
-// meanwhile nor when it is back, and all machines run within a minute of its return.
+// TestBlackout: an API server is away for much longer than the health timeout. No machine is
+// replaced or deleted, neither meanwhile nor when it is back, and all machines run within a minute
+// of its return.
 func TestBlackout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of long runs")

@@ -57,7 +57,8 @@ func (b *bed) slotsOf(t *testing.T, session string) map[string]int64 {
 	return epochs
 }
 
-// pin records what a session has that can send nothing any more: no other session gets these slots before a take-over.
+// pin records what a session has that can send nothing any more: no other session gets these slots
+// before a take-over.
 func (b *bed) pin(t *testing.T, s *standing) {
 	t.Helper()
 	b.wait(t, 200*time.Millisecond) // requests that were sent before have arrived then
@@ -69,8 +70,8 @@ func (b *bed) pin(t *testing.T, s *standing) {
 	s.renewed = lease.Spec.RenewTime.Time
 }
 
-// goesOn: the fault was over before the fence, or did not concern Leases. The session is the same. Only on a busy machine, where its
-// renewals are late, the fence may have passed.
+// goesOn: the fault was over before the fence, or did not concern Leases. The session is the same.
+// Only on a busy machine, where its renewals are late, the fence may have passed.
 func (b *bed) goesOn(t *testing.T, s standing) {
 	t.Helper()
 	if now := b.atWork(t, s.replica); now != s.session {
@@ -96,8 +97,8 @@ func (b *bed) suspends(t *testing.T, s standing) {
 	t.Logf("%s was suspended after %.1f s", s.session, time.Since(start).Seconds())
 }
 
-// stands: no slot of a session was taken over that was silent for less than a take-over. On a busy machine this process may look too
-// late to say so.
+// stands: no slot of a session was taken over that was silent for less than a take-over. On a busy
+// machine this process may look too late to say so.
 func (b *bed) stands(t *testing.T, s standing) {
 	t.Helper()
 	holder, err := b.session(b.ctx, s.replica)
@@ -116,8 +117,8 @@ func (b *bed) stands(t *testing.T, s standing) {
 	}
 }
 
-// resumes: the fence has passed and no slot was taken over, so that the session continues. Its process may have ended because of
-// what was in flight; then the next one continues.
+// resumes: the fence has passed and no slot was taken over, so that the session continues. Its
+// process may have ended because of what was in flight; then the next one continues.
 func (b *bed) resumes(t *testing.T, s standing) {
 	t.Helper()
 	now := b.atWork(t, s.replica)
@@ -129,7 +130,8 @@ func (b *bed) resumes(t *testing.T, s standing) {
 	}
 }
 
-// loses waits until the session was declared dead, and others hold all its slots under later epochs.
+// loses waits until the session was declared dead, and others hold all its slots under later
+// epochs.
 func (b *bed) loses(t *testing.T, s standing) {
 	t.Helper()
 	start := time.Now()
@@ -159,7 +161,8 @@ func (b *bed) loses(t *testing.T, s standing) {
 	t.Logf("%d slots of %s were taken over %.1f s later", len(s.slots), s.session, time.Since(start).Seconds())
 }
 
-// startsAnew waits until another session of the replica is at work: one that was declared dead never is again.
+// startsAnew waits until another session of the replica is at work: one that was declared dead
+// never is again.
 func (b *bed) startsAnew(t *testing.T, s standing) {
 	t.Helper()
 	if now := b.atWork(t, s.replica); now == s.session {
@@ -192,7 +195,8 @@ func pause(t *testing.T, b *bed, d time.Duration) {
 	}
 }
 
-// cutOff disconnects a replica from its Leases until its fence has passed, and, for a long fault, until others have its slots.
+// cutOff disconnects a replica from its Leases until its fence has passed, and, for a long fault,
+// until others have its slots.
 func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
 	s := b.standing(t)
 	b.link(t, s.replica, harness.LinkControl, cut)
@@ -211,8 +215,8 @@ func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
 	}
 }
 
-// cutFrom disconnects a replica from the cloud, or the target cluster, for a while. It keeps its session and may act all the
-// time: such a fault does not cause it to release its slots.
+// cutFrom disconnects a replica from the cloud, or the target cluster, for a while. It keeps its
+// session and may act all the time: such a fault does not cause it to release its slots.
 func cutFrom(t *testing.T, b *bed, link string, cut harness.Fault, d time.Duration) {
 	s := b.standing(t)
 	b.link(t, s.replica, link, cut)

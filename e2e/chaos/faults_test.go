@@ -15,20 +15,21 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// fault injects a fault and ends it. short ones are part of every run, the others of long runs only.
+// fault injects a fault and ends it. short ones are part of every run, the others of long runs
+// only.
 type fault struct {
 	name  string
 	short bool
 	do    func(t *testing.T, b *bed)
 }
 
-// TestFaults injects one fault after the other under load. After each, every slot is held by a live session; after all, every
-// machine runs with one VM, and the logs show no violation.
+// TestFaults injects one fault after the other under load. After each, every slot is held by a live
+// session; after all, every machine runs with one VM, and the logs show no violation.
 func TestFaults(t *testing.T) {
 	b := newBedWith(t, 3, slotCount(), sweepFlags) // a create that a fault delays can go out after its machine is gone, and leaves an orphan
 	if testing.Short() {
-		// Long runs also check that sessions are not suspended, which load on this machine could cause. The lab has started before those
-		// of the other tests, since this one takes longest.
+		// Long runs also check that sessions are not suspended, which load on this machine could cause.
+		// The lab has started before those of the other tests, since this one takes longest.
 		t.Parallel()
 	}
 	b.load(t)

@@ -19,8 +19,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// TestRollingRestart replaces the pods of all replicas, one after the other. In the end the replicas hold the same slots. Nothing
-// else changes meanwhile: a changing load causes moves of slots, too.
+// TestRollingRestart replaces the pods of all replicas, one after the other. In the end the
+// replicas hold the same slots. Nothing else changes meanwhile: a changing load causes moves of
+// slots, too.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -64,8 +65,8 @@ func TestRollingRestart(t *testing.T) {
 	b.end(t)
 }
 
-// TestRollingRestartUnderLoad does the same while machines are created and deleted. Each replica leaves in time: its slots are
-// handed over, and none has to be taken over.
+// TestRollingRestartUnderLoad does the same while machines are created and deleted. Each replica
+// leaves in time: its slots are handed over, and none has to be taken over.
 func TestRollingRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -94,8 +95,9 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	b.end(t)
 }
 
-// evenly returns names of MachineDeployments, the same number in the slots of each replica: the load of a few random ones is
-// uneven, and a slot that has moved is not moved again for rebalancing for some minutes.
+// evenly returns names of MachineDeployments, the same number in the slots of each replica: the
+// load of a few random ones is uneven, and a slot that has moved is not moved again for rebalancing
+// for some minutes.
 func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {
 	t.Helper()
 	spread, err := assignment.NewSpread(slots, assignment.ByDeployment)
@@ -114,8 +116,8 @@ func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {
 	return names
 }
 
-// even waits until no slot has moved for 15 s and no replica carries so much more than the others that one would: the weights of
-// the machines were reported then, and used for the assignment.
+// even waits until no slot has moved for 15 s and no replica carries so much more than the others
+// that one would: the weights of the machines were reported then, and used for the assignment.
 func (b *bed) even(t *testing.T) {
 	t.Helper()
 	const uneven = 1.10 // see UnevenAbove in shard/assignment
@@ -159,8 +161,8 @@ func (b *bed) places(t *testing.T) map[string]string {
 	return places
 }
 
-// TestLeaderKilledWhileItMovesSlots kills the leader at several stages of the rebalancing for a new replica, each as soon as the
-// slot Leases show it.
+// TestLeaderKilledWhileItMovesSlots kills the leader at several stages of the rebalancing for a new
+// replica, each as soon as the slot Leases show it.
 func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -229,7 +231,8 @@ func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 	b.end(t)
 }
 
-// TestScaleTheFleetDuringAScaleUp scales the fleet from 1 to 5 replicas and to 2 while it creates machines.
+// TestScaleTheFleetDuringAScaleUp scales the fleet from 1 to 5 replicas and to 2 while it creates
+// machines.
 func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -288,8 +291,8 @@ func (b *bed) spread(t *testing.T, n int) {
 	t.Logf("%d replicas hold %v", n, b.shares(t))
 }
 
-// TestOrphans deletes MachineSets without their machines; the sets that replace them adopt these, and no machine is created or
-// lost.
+// TestOrphans deletes MachineSets without their machines; the sets that replace them adopt these,
+// and no machine is created or lost.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)

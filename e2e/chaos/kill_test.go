@@ -19,8 +19,8 @@ import (
 const (
 	kills      = 50
 	killsShort = 3
-	// between two kills the fleet works for up to this long, uniformly drawn: about the life of a machine here, so that every
-	// step of it is hit.
+	// between two kills the fleet works for up to this long, uniformly drawn: about the life of a
+	// machine here, so that every step of it is hit.
 	between = 3 * time.Second
 )
 
@@ -41,8 +41,8 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
-// TestKill kills the fleet at random moments under load and restarts it each time: no machine is stuck, no VM is created twice,
-// none is lost.
+// TestKill kills the fleet at random moments under load and restarts it each time: no machine is
+// stuck, no VM is created twice, none is lost.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	n := kills
@@ -72,8 +72,8 @@ func TestKill(t *testing.T) {
 	report(t, b.lab, hits)
 }
 
-// endRight waits until every MachineDeployment has its desired machines, each with a VM, and then, after their deletion, until
-// nothing is left.
+// endRight waits until every MachineDeployment has its desired machines, each with a VM, and then,
+// after their deletion, until nothing is left.
 func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) {
 	t.Helper()
 	start := time.Now()

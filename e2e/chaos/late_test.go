@@ -20,17 +20,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// trace finds requests of a session in the logs: an actor for each one that arrived between two moments. what is the name of the
-// request that was stopped.
+// trace finds requests of a session in the logs: an actor for each one that arrived between two
+// moments. what is the name of the request that was stopped.
 type trace func(b *bed, what string, from, to time.Time) ([]check.Actor, error)
 
-// lateTries is how often a request is stopped until one is sent late: the resumed process may notice first how late it is, and
-// end.
+// lateTries is how often a request is stopped until one is sent late: the resumed process may
+// notice first how late it is, and end.
 const lateTries = 3
 
-// late stops a request between its check and its send, pauses the whole process until others have its slots, and resumes the
-// request then. find shows that it arrives, from a session that has lost the slot. With one CPU the process notices first nearly always how
-// late it is, and ends without the request: in the short form that passes, too. Late requests in virtual time are in shard/verification/simulation.
+// late stops a request between its check and its send, pauses the whole process until others have
+// its slots, and resumes the request then. find shows that it arrives, from a session that has lost
+// the slot. With one CPU the process notices first nearly always how late it is, and ends without
+// the request: in the short form that passes, too. Late requests in virtual time are in
+// shard/verification/simulation.
 func late(t *testing.T, b *bed, match string, find trace) {
 	var err error
 	for range lateTries {
@@ -58,7 +60,8 @@ func tryLate(t *testing.T, b *bed, match string, find trace) error {
 	t.Logf("%s has stopped before %s", session, at.What)
 	b.do(t, name, harness.Pause)
 	holders := b.waitTakenOver(t, session)
-	// Released while the process cannot answer, so that it is sent before the process notices how late it is.
+	// Released while the process cannot answer, so that it is sent before the process notices how late
+	// it is.
 	from := time.Now()
 	released := make(chan error, 1)
 	go func() { released <- b.lab.Release(b.ctx, name) }()
@@ -100,11 +103,12 @@ func lateCreate(b *bed, _ string, from, to time.Time) (actors []check.Actor, err
 	return actors, err
 }
 
-// longCall is the time of a create, longer than a take-over, also from the leader, and shorter than the driver's timeout.
+// longCall is the time of a create, longer than a take-over, also from the leader, and shorter than
+// the driver's timeout.
 const longCall = 28 * time.Second
 
-// pauseInCall pauses a replica while its create is in flight at the cloud. Others have its slots before the cloud answers, and
-// the answer arrives while the replica is still paused.
+// pauseInCall pauses a replica while its create is in flight at the cloud. Others have its slots
+// before the cloud answers, and the answer arrives while the replica is still paused.
 func pauseInCall(t *testing.T, b *bed) {
 	if err := b.lab.WaitAtRest(b.ctx); err != nil { // a moving slot takes its machines from the replica that calls
 		t.Fatal(err)
@@ -133,8 +137,9 @@ func pauseInCall(t *testing.T, b *bed) {
 	})
 }
 
-// pauseInShortCall pauses a replica, for less than its fence, while the cloud processes its creates, and answers. The replica
-// receives the answers when it resumes: its session is the same, and its machines have these VMs.
+// pauseInShortCall pauses a replica, for less than its fence, while the cloud processes its
+// creates, and answers. The replica receives the answers when it resumes: its session is the same,
+// and its machines have these VMs.
 func pauseInShortCall(t *testing.T, b *bed) {
 	const call, pause = 3 * time.Second, 5 * time.Second
 	if err := b.lab.WaitAtRest(b.ctx); err != nil { // the holder of a slot that moves is not the one that calls
@@ -169,8 +174,8 @@ func pauseInShortCall(t *testing.T, b *bed) {
 	b.noted(t, created)
 }
 
-// noted waits until machines, by their UIDs, have recorded these VMs, by their IDs. Those that are gone, or being deleted, do not
-// count.
+// noted waits until machines, by their UIDs, have recorded these VMs, by their IDs. Those that are
+// gone, or being deleted, do not count.
 func (b *bed) noted(t *testing.T, created map[string]string) {
 	t.Helper()
 	if err := harness.Eventually(b.ctx, "machines have recorded their VMs", func(ctx context.Context) error {
@@ -189,7 +194,8 @@ func (b *bed) noted(t *testing.T, created map[string]string) {
 	}
 }
 
-// calling waits until a create of a replica is in flight: the VM exists, and its machine has not recorded it.
+// calling waits until a create of a replica is in flight: the VM exists, and its machine has not
+// recorded it.
 func (b *bed) calling(t *testing.T) (replica, session string) {
 	t.Helper()
 	if err := harness.Eventually(b.ctx, "a replica waits for the cloud", func(ctx context.Context) error {
@@ -251,7 +257,8 @@ func (b *bed) waitTakenOver(t *testing.T, session string) (holders map[string]st
 	return holders
 }
 
-// arrived waits until the logs show a request of the session under a slot that another held already.
+// arrived waits until the logs show a request of the session under a slot that another held
+// already.
 func (b *bed) arrived(t *testing.T, session string, holders map[string]string, find func() ([]check.Actor, error)) {
 	t.Helper()
 	if err := b.seen(t, session, holders, find); err != nil {
@@ -286,7 +293,8 @@ func (b *bed) seen(t *testing.T, session string, holders map[string]string, find
 	return err
 }
 
-// hasEnded reports whether the process of a session has ended: the next one of its replica has a session.
+// hasEnded reports whether the process of a session has ended: the next one of its replica has a
+// session.
 func (b *bed) hasEnded(ctx context.Context, session string) (bool, error) {
 	now, err := b.session(ctx, replicaOf(session))
 	return now != "" && now != session, err

@@ -22,8 +22,8 @@ import (
 // emptied is a patch that clears the holder of a Lease.
 const emptied = `{"spec":{"holderIdentity":null}}`
 
-// loseSession deletes the session Lease of a replica, or empties it. Its process ends as soon as it observes that, and the next
-// one starts another session.
+// loseSession deletes the session Lease of a replica, or empties it. Its process ends as soon as it
+// observes that, and the next one starts another session.
 func loseSession(t *testing.T, b *bed, take func(t *testing.T, lease string)) {
 	name, before := b.worker(t)
 	take(t, member.SessionLeaseName(harness.FleetName, name))
@@ -39,8 +39,8 @@ func loseSession(t *testing.T, b *bed, take func(t *testing.T, lease string)) {
 	b.ready(t, name)
 }
 
-// slotLeasesDeleted deletes the Leases of a few slots. Their holders stop as soon as they observe it, and the leader creates them
-// again; the new ones cannot be acquired for 15 s.
+// slotLeasesDeleted deletes the Leases of a few slots. Their holders stop as soon as they observe
+// it, and the leader creates them again; the new ones cannot be acquired for 15 s.
 func slotLeasesDeleted(t *testing.T, b *bed) {
 	began := map[int]time.Time{}
 	for range 5 {
@@ -90,9 +90,9 @@ func handEdits() []handEdit {
 	}
 }
 
-// slotLeaseEdited edits slot Leases by hand. Each time the slot has one holder in the end, the assigned replica, under a new
-// epoch: a name that is written into a Lease does not become the holder by that. The checker decides whether what two sessions
-// did meanwhile is a fault.
+// slotLeaseEdited edits slot Leases by hand. Each time the slot has one holder in the end, the
+// assigned replica, under a new epoch: a name that is written into a Lease does not become the
+// holder by that. The checker decides whether what two sessions did meanwhile is a fault.
 func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 	for _, edit := range edits {
 		slot := b.random.IntN(b.slots)
@@ -114,8 +114,8 @@ func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 	}
 }
 
-// edit patches the Lease of a slot while that has one holder. The patch applies to that version of the Lease: it is rejected, and
-// repeated, when the slot has moved in between.
+// edit patches the Lease of a slot while that has one holder. The patch applies to that version of
+// the Lease: it is rejected, and repeated, when the slot has moved in between.
 func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coordinationv1.Lease) {
 	t.Helper()
 	for {
@@ -144,8 +144,8 @@ func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coord
 	}
 }
 
-// oneHolder waits until a slot is held by a session of its assigned replica, and only that session reports it, under the epoch of
-// the Lease. It returns the Lease.
+// oneHolder waits until a slot is held by a session of its assigned replica, and only that session
+// reports it, under the epoch of the Lease. It returns the Lease.
 func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
 	t.Helper()
 	if err := harness.Eventually(b.ctx, fmt.Sprintf("slot %d has one holder", slot), func(ctx context.Context) (err error) {

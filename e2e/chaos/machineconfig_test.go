@@ -45,8 +45,9 @@ type configs struct {
 	target string
 }
 
-// TestMachineConfigurationUnderFaults rolls configurations while they are changed, paused, broken and abandoned, while Nodes drift and die, and
-// while daemons, replicas and owners of slots are killed: maxUnavailable is never exceeded, and every Node ends on the target.
+// TestMachineConfigurationUnderFaults rolls configurations while they are changed, paused, broken
+// and abandoned, while Nodes drift and die, and while daemons, replicas and owners of slots are
+// killed: maxUnavailable is never exceeded, and every Node ends on the target.
 func TestMachineConfigurationUnderFaults(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -145,8 +146,8 @@ func (c *configs) assigned(n int) (names []string) {
 	return names
 }
 
-// changeInTheMiddle changes the configuration while it is rolled, pauses the pool, and changes it once more meanwhile: nothing is rendered
-// and no Node begins. Then it resumes.
+// changeInTheMiddle changes the configuration while it is rolled, pauses the pool, and changes it
+// once more meanwhile: nothing is rendered and no Node begins. Then it resumes.
 func (c *configs) changeInTheMiddle() {
 	c.setFile("2")
 	c.newTarget()
@@ -172,7 +173,8 @@ func (c *configs) changeInTheMiddle() {
 	c.ends("a change in the middle, paused and resumed")
 }
 
-// rollBack rolls a configuration with which no kubelet starts, and removes it when a Node has failed.
+// rollBack rolls a configuration with which no kubelet starts, and removes it when a Node has
+// failed.
 func (c *configs) rollBack() {
 	good := c.target
 	c.must(c.lab.SetConfig(c.ctx, poolName, "60-broken", harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil)))
@@ -221,7 +223,8 @@ func (c *configs) drift() {
 	c.ends("all Nodes are done after a repair")
 }
 
-// nodeDies ends the VM of a Node that is being updated. The pool names it until its machine is replaced.
+// nodeDies ends the VM of a Node that is being updated. The pool names it until its machine is
+// replaced.
 func (c *configs) nodeDies() {
 	c.setFile("5")
 	c.newTarget()
@@ -236,7 +239,8 @@ func (c *configs) nodeDies() {
 	c.ends("a machine is replaced in the middle")
 }
 
-// kills changes the configuration again and again, and kills a daemon, a replica or the owner of the pool's slot at random moments.
+// kills changes the configuration again and again, and kills a daemon, a replica or the owner of
+// the pool's slot at random moments.
 func (c *configs) kills() {
 	c.must(c.lab.PatchPool(c.ctx, poolName, `{"spec":{"maxUnavailable":"40%"}}`))
 	c.budget.SetLimit(poolSize * 40 / 100)

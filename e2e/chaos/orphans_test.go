@@ -21,14 +21,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// sweepFlags let a sweep of orphans take seconds. orphanCap is more than one test deletes, and less than that with a second group.
+// sweepFlags let a sweep of orphans take seconds. orphanCap is more than one test deletes, and less
+// than that with a second group.
 const (
 	orphanCap  = 60
 	sweepFlags = "--machine-safety-orphan-vms-period=10s --machine-safety-orphan-vms-quarantine=15s"
 )
 
-// TestOrphanVMs: VMs without a machine are deleted while replicas are killed, and no other VM. A group that is larger than what is
-// left of the hour's cap is not deleted until a person approves it.
+// TestOrphanVMs: VMs without a machine are deleted while replicas are killed, and no other VM. A
+// group that is larger than what is left of the hour's cap is not deleted until a person approves
+// it.
 func TestOrphanVMs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of long runs")
@@ -80,7 +82,8 @@ func TestOrphanVMs(t *testing.T) {
 	b.end(t)
 }
 
-// TestLateCreateIsSwept produces the one VM that the fleet itself leaves: a create that is sent after its machine is gone.
+// TestLateCreateIsSwept produces the one VM that the fleet itself leaves: a create that is sent
+// after its machine is gone.
 func TestLateCreateIsSwept(t *testing.T) {
 	t.Parallel()
 	b := newBedWith(t, 3, slotCount(), sweepFlags)
@@ -101,8 +104,9 @@ func TestLateCreateIsSwept(t *testing.T) {
 	b.end(t)
 }
 
-// createsLate has a replica send the create of a machine of a MachineDeployment after the machine is gone, and reports whether the cloud
-// has made the VM: the resumed process may notice first how late it is, and end.
+// createsLate has a replica send the create of a machine of a MachineDeployment after the machine
+// is gone, and reports whether the cloud has made the VM: the resumed process may notice first how
+// late it is, and end.
 func (b *bed) createsLate(t *testing.T, name string) bool {
 	t.Helper()
 	point, err := b.lab.StopNext(b.ctx, string(driver.OpCreate)+" ")
@@ -152,8 +156,8 @@ func (b *bed) createsLate(t *testing.T, name string) bool {
 	return created
 }
 
-// TestLeaderKilledInEachStepOfASweep kills the leader before each kind of request that a sweep makes as the leader: nothing is
-// deleted twice, and nothing is forgotten.
+// TestLeaderKilledInEachStepOfASweep kills the leader before each kind of request that a sweep
+// makes as the leader: nothing is deleted twice, and nothing is forgotten.
 func TestLeaderKilledInEachStepOfASweep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of long runs")
@@ -229,7 +233,8 @@ func (b *bed) createVM(t *testing.T, name string, tags map[string]string) (id st
 	return created.ID
 }
 
-// others creates VMs that a sweep must not delete, each with one tag that differs from those of an orphan.
+// others creates VMs that a sweep must not delete, each with one tag that differs from those of an
+// orphan.
 func (b *bed) others(t *testing.T) map[string]bool {
 	t.Helper()
 	created := map[string]bool{}
@@ -305,8 +310,9 @@ func (b *bed) swept(t *testing.T, prefix string) {
 	})
 }
 
-// held waits for the Event that the remaining orphans are not deleted, and returns their number and the digest that approves their
-// deletion. A sweep that began while they were made has deleted the first ones, up to the cap.
+// held waits for the Event that the remaining orphans are not deleted, and returns their number and
+// the digest that approves their deletion. A sweep that began while they were made has deleted the
+// first ones, up to the cap.
 func (b *bed) held(t *testing.T, prefix string) (digest string, n int) {
 	t.Helper()
 	b.eventually(t, "an Event reports that the remaining orphans are held", func(ctx context.Context) error {

@@ -15,8 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// TestRestoredEtcd restores etcd from a snapshot. It is guaranteed that every slot gets an owner, and every restored machine
-// keeps its VM, or gets one; VMs of machines that were created after the snapshot stay.
+// TestRestoredEtcd restores etcd from a snapshot. It is guaranteed that every slot gets an owner,
+// and every restored machine keeps its VM, or gets one; VMs of machines that were created after the
+// snapshot stay.
 func TestRestoredEtcd(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -64,9 +65,10 @@ func TestRestoredEtcd(t *testing.T) {
 	b.recorder.Verdict(t)
 }
 
-// TestRestoredEtcdUnderLoad does so while machines are created and deleted, and as recommended: revisions are not used twice.
-// Deleted machines exist again, and later ones are forgotten. Every slot gets an owner, which serves new objects, all machines
-// can be deleted, and only forgotten ones leave a VM behind.
+// TestRestoredEtcdUnderLoad does so while machines are created and deleted, and as recommended:
+// revisions are not used twice. Deleted machines exist again, and later ones are forgotten. Every
+// slot gets an owner, which serves new objects, all machines can be deleted, and only forgotten
+// ones leave a VM behind.
 func TestRestoredEtcdUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

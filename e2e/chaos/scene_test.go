@@ -104,7 +104,8 @@ func (s *scene) busy(ctx context.Context) error {
 	})
 }
 
-// churn keeps machines in creation and in deletion: it creates MachineDeployments, and deletes the oldest ones.
+// churn keeps machines in creation and in deletion: it creates MachineDeployments, and deletes the
+// oldest ones.
 type churn struct {
 	lab       *harness.Lab
 	scene     *scene
@@ -123,7 +124,8 @@ type churn struct {
 type load struct {
 	// least is how many machines are in creation, and in deletion, at every kill.
 	least int
-	// ahead is how many more are in creation and in deletion, so that there are enough while the fleet is down.
+	// ahead is how many more are in creation and in deletion, so that there are enough while the fleet
+	// is down.
 	ahead int
 	// running is how many may run at a time.
 	running int
@@ -131,8 +133,8 @@ type load struct {
 	size int
 }
 
-// loadOf returns the load of the tests: the long form keeps two cores busy, the short form a third of it, so that the faults are what takes
-// time.
+// loadOf returns the load of the tests: the long form keeps two cores busy, the short form a third
+// of it, so that the faults are what takes time.
 func loadOf() load {
 	if testing.Short() {
 		return load{least: 7, ahead: 10, running: 20, size: 3}
@@ -180,7 +182,8 @@ func (c *churn) step(ctx context.Context) error {
 	return nil
 }
 
-// mostFailures is how often in a row a request may fail: the API server is unavailable for a while in some runs.
+// mostFailures is how often in a row a request may fail: the API server is unavailable for a while
+// in some runs.
 const mostFailures = 600
 
 // note records an error that persists.
@@ -202,14 +205,16 @@ func (c *churn) stop() error {
 	return c.err
 }
 
-// blow is one kill: its time, its delay after the load was complete, and the machines and calls that it hit.
+// blow is one kill: its time, its delay after the load was complete, and the machines and calls
+// that it hit.
 type blow struct {
 	at    time.Time
 	after time.Duration
 	hit   snapshot
 }
 
-// report logs what each kill hit: the machines by step of life, and the calls in flight at the cloud.
+// report logs what each kill hit: the machines by step of life, and the calls in flight at the
+// cloud.
 func report(t *testing.T, lab *harness.Lab, blows []blow) {
 	t.Helper()
 	calls, err := lab.Cloud.Calls()

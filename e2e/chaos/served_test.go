@@ -31,8 +31,8 @@ const (
 	changeEvery = 500 * time.Millisecond
 )
 
-// roots changes MachineDeployments of many slots all the time, and records how long each change takes: all desired machines run, or
-// nothing is left. It bypasses the proxies.
+// roots changes MachineDeployments of many slots all the time, and records how long each change
+// takes: all desired machines run, or nothing is left. It bypasses the proxies.
 type roots struct {
 	bed         *bed
 	deployments machinelisters.MachineDeploymentNamespaceLister
@@ -160,7 +160,8 @@ func (r *roots) has(root string) string {
 	return fmt.Sprintf("it has %d machines, of which %d run, and %d that are being deleted", there, running, ending)
 }
 
-// change creates, scales or deletes one root. Only a root that is served is changed, so that each wait has one cause.
+// change creates, scales or deletes one root. Only a root that is served is changed, so that each
+// wait has one cause.
 func (r *roots) change(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +227,8 @@ func (r *roots) settle(t *testing.T) {
 	}
 }
 
-// verdict reports the roots that waited for longer than the bound, and fails the test when changes were rejected.
+// verdict reports the roots that waited for longer than the bound, and fails the test when changes
+// were rejected.
 func (r *roots) verdict(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestMoreReplicasThanSlots: the additional replica holds nothing and stands by. When another one dies it gets that one's slot,
-// and the restarted replica stands by.
+// TestMoreReplicasThanSlots: the additional replica holds nothing and stands by. When another one
+// dies it gets that one's slot, and the restarted replica stands by.
 func TestMoreReplicasThanSlots(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -46,8 +46,8 @@ var shortCalls = []string{
 	"PATCH machines/stepped/status", "PATCH nodes/stepped/status", "DELETE nodes/stepped",
 }
 
-// everyCall is the same for long runs. There may be more: a drain writes its progress only in some passes, and clouds have calls of their
-// own.
+// everyCall is the same for long runs. There may be more: a drain writes its progress only in some
+// passes, and clouds have calls of their own.
 var everyCall = append([]string{
 	"get_machine_status stepped/stepped", "PATCH machines/stepped", "PATCH machineclasses/simulated", "PUT secrets/simulated", "PATCH nodes/stepped", "DELETE secrets/bootstrap-token",
 }, shortCalls...)
@@ -67,7 +67,8 @@ type steppedCloud struct {
 	empty func(ctx context.Context, lab *harness.Lab) error
 }
 
-// stepper goes through the life of a machine call by call: the process stops at each, and is killed there.
+// stepper goes through the life of a machine call by call: the process stops at each, and is killed
+// there.
 type stepper struct {
 	*testing.T
 	*bed
@@ -80,8 +81,9 @@ type stepper struct {
 	isDeleted bool
 }
 
-// TestKillAtEachCall stops the process at each write and at each call of the cloud in the life of a machine whose Node is
-// drained, and kills it there: once before the call is sent, and once after the answer, before the process has received it.
+// TestKillAtEachCall stops the process at each write and at each call of the cloud in the life of a
+// machine whose Node is drained, and kills it there: once before the call is sent, and once after
+// the answer, before the process has received it.
 func TestKillAtEachCall(t *testing.T) {
 	t.Parallel()
 	killAtEachCall(t, steppedCloud{
@@ -134,7 +136,8 @@ func (s *stepper) must(err error) {
 	}
 }
 
-// machine creates a machine without a controller, in the namespace of its name, and returns its UID.
+// machine creates a machine without a controller, in the namespace of its name, and returns its
+// UID.
 func (s *stepper) machine(name string) string {
 	s.Helper()
 	m := &v1alpha1.Machine{
@@ -161,8 +164,8 @@ func (s *stepper) restart() {
 	s.must(s.lab.Do(s.ctx, harness.Fleet, harness.Start))
 }
 
-// step waits until the process stops, or the machine can be deleted, and takes the next action. It returns false when the machine
-// is gone, and its class and Secret are free.
+// step waits until the process stops, or the machine can be deleted, and takes the next action. It
+// returns false when the machine is gone, and its class and Secret are free.
 func (s *stepper) step() bool {
 	s.Helper()
 	var m *v1alpha1.Machine
@@ -250,8 +253,8 @@ func (s *stepper) answered(call string) {
 	}))
 }
 
-// key distinguishes calls of the same name, by the state of the machine. counts reports whether the process is killed at it: not
-// at calls for another machine or none.
+// key distinguishes calls of the same name, by the state of the machine. counts reports whether the
+// process is killed at it: not at calls for another machine or none.
 func (s *stepper) key(m *v1alpha1.Machine, call string) (key string, counts bool) {
 	for _, not := range []string{"/" + other, "/leases"} {
 		if strings.Contains(call, not) {
@@ -268,7 +271,8 @@ func (s *stepper) key(m *v1alpha1.Machine, call string) (key string, counts bool
 	return fmt.Sprintf("%s %s: %s", m.ResourceVersion, m.Status.CurrentStatus.Phase, name), true
 }
 
-// delete starts pods on the machine's Node of which one at a time may be evicted, and deletes the machine.
+// delete starts pods on the machine's Node of which one at a time may be evicted, and deletes the
+// machine.
 func (s *stepper) delete() {
 	s.Helper()
 	s.isDeleted = true

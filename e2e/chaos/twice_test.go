@@ -16,7 +16,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// twice starts a second process of a replica. It gets no slots while the first one lives, and the first one keeps its slots.
+// twice starts a second process of a replica. It gets no slots while the first one lives, and the
+// first one keeps its slots.
 func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string) (process string, err error), d time.Duration) {
 	name, before := b.worker(t)
 	second, err := start(b.ctx, name)
@@ -74,8 +75,9 @@ func (b *bed) worker(t *testing.T) (replica, session string) {
 	return replica, session
 }
 
-// atWork waits until a replica is at work, and returns its session. One whose process has ended is started at once: here a replica has
-// in minutes the faults of years, and the back-off of its restarts would grow to 5 min.
+// atWork waits until a replica is at work, and returns its session. One whose process has ended is
+// started at once: here a replica has in minutes the faults of years, and the back-off of its
+// restarts would grow to 5 min.
 func (b *bed) atWork(t *testing.T, replica string) (session string) {
 	t.Helper()
 	if err := harness.Eventually(b.ctx, replica+" is at work", func(ctx context.Context) (err error) {
@@ -90,7 +92,8 @@ func (b *bed) atWork(t *testing.T, replica string) (session string) {
 	return session
 }
 
-// isAtWork returns the session of a replica that holds slots, has all of them open and may act; else an error.
+// isAtWork returns the session of a replica that holds slots, has all of them open and may act;
+// else an error.
 func (b *bed) isAtWork(ctx context.Context, replica string) (session string, err error) {
 	view, err := b.lab.Slots(ctx, replica)
 	if err != nil {

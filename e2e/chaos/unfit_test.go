@@ -21,21 +21,25 @@ import (
 )
 
 const (
-	// servedWithin is the bound for each root while a replica cannot do its work, servedWithinLeader while the leader cannot. A root that
-	// takes longer is reported: TestWholeFleet checks the bounds, in virtual time.
+	// servedWithin is the bound for each root while a replica cannot do its work, servedWithinLeader
+	// while the leader cannot. A root that takes longer is reported: TestWholeFleet checks the bounds,
+	// in virtual time.
 	servedWithin       = 45 * time.Second
 	servedWithinLeader = 60 * time.Second
 	// unreachedWithin is that bound while a replica does not reach the cloud.
 	unreachedWithin = 3 * time.Minute
-	// A list of the fleet's Leases, or of the objects of a grant, is larger than stallAbove thousand bytes, and the answers to
-	// some writes are smaller. A connection that has stopped is closed after stallTime.
+	// A list of the fleet's Leases, or of the objects of a grant, is larger than stallAbove thousand
+	// bytes, and the answers to some writes are smaller. A connection that has stopped is closed after
+	// stallTime.
 	stallAbove = 10
 	stallTime  = 10 * time.Second
-	// blindAfter is longer than a watch of the Leases waits for its beginning, and shorter than the fence.
+	// blindAfter is longer than a watch of the Leases waits for its beginning, and shorter than the
+	// fence.
 	blindAfter = 4 * time.Second
 )
 
-// unfitLasts is how long roots are changed during a fault. After that, the test waits for all of them.
+// unfitLasts is how long roots are changed during a fault. After that, the test waits for all of
+// them.
 var unfitLasts = flag.Duration("unfit-lasts", 10*time.Minute, "how long each fault of TestEveryRootIsServed lasts")
 
 // unfitness is a fault after which a replica runs, renews its Lease, and cannot do its work.
@@ -53,8 +57,8 @@ type unfitness struct {
 	signs func(b *bed, replica string) []sign
 }
 
-// TestEveryRootIsServed breaks a replica so that it runs and cannot do its work. Every change of a root is completed nevertheless, during
-// the fault, and the reason is visible.
+// TestEveryRootIsServed breaks a replica so that it runs and cannot do its work. Every change of a
+// root is completed nevertheless, during the fault, and the reason is visible.
 func TestEveryRootIsServed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("each fault takes minutes; make chaos has them")
@@ -163,8 +167,8 @@ func follower(t *testing.T, b *bed) string {
 	return ""
 }
 
-// stall stops large answers on a link permanently. Before that it closes open connections and blocks new ones for a while, so
-// that watches cannot resume, and have to list.
+// stall stops large answers on a link permanently. Before that it closes open connections and
+// blocks new ones for a while, so that watches cannot resume, and have to list.
 func (b *bed) stall(t *testing.T, replica, link string) {
 	t.Helper()
 	b.link(t, replica, link, harness.Refuse())
@@ -173,8 +177,8 @@ func (b *bed) stall(t *testing.T, replica, link string) {
 	b.link(t, replica, link, harness.Stall(stallAbove, stallTime))
 }
 
-// blindLeader stalls the lists and the watches of the leader's Leases, while its renewals pass, and kills another replica for
-// good: only a leader that observes can declare it dead.
+// blindLeader stalls the lists and the watches of the leader's Leases, while its renewals pass, and
+// kills another replica for good: only a leader that observes can declare it dead.
 func blindLeader(t *testing.T, b *bed, leader string) {
 	t.Helper()
 	other := follower(t, b)
@@ -230,8 +234,8 @@ func undecodableSlot(t *testing.T, b *bed) int {
 	return spread.Of(undecodable, undecodable)
 }
 
-// storeUndecodable creates a MachineDeployment whose drainTimeout is no duration. It has its slot label from its creation, so
-// that it is among the objects of its slot at once.
+// storeUndecodable creates a MachineDeployment whose drainTimeout is no duration. It has its slot
+// label from its creation, so that it is among the objects of its slot at once.
 func storeUndecodable(t *testing.T, b *bed, _ string) {
 	t.Helper()
 	content := harness.Deployment(undecodable, undecodable, 0)

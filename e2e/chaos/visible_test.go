@@ -27,7 +27,8 @@ const (
 	eventUndecodable = "Undecodable" // on the object
 )
 
-// sign is a place that shows that a replica cannot do its work. shown returns what it shows; errors name what is missing.
+// sign is a place that shows that a replica cannot do its work. shown returns what it shows; errors
+// name what is missing.
 type sign struct {
 	name  string
 	shown func(ctx context.Context, b *bed, replica string) (string, error)
@@ -129,7 +130,8 @@ func reported(reason, namespace, name string) sign {
 // ofReplica are the signs of each replica that cannot do its work because of the control cluster.
 func ofReplica(replica string) []sign { return append(ofTarget(replica), notReady()) }
 
-// ofTarget are the signs of each replica that cannot serve the target cluster. It is ready: other work continues.
+// ofTarget are the signs of each replica that cannot serve the target cluster. It is ready: other
+// work continues.
 func ofTarget(replica string) []sign {
 	return []sign{
 		unfit(), explained(),
@@ -137,7 +139,8 @@ func ofTarget(replica string) []sign {
 	}
 }
 
-// ofCloud are the signs of each replica that does not reach a cloud that others reach. It is fit: it keeps all other slots.
+// ofCloud are the signs of each replica that does not reach a cloud that others reach. It is fit:
+// it keeps all other slots.
 func ofCloud(replica string) []sign {
 	return []sign{
 		unreached(), reported(eventUnreached, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),

@@ -17,8 +17,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// workload runs n pods on the Node of the stepped machine, of which all but one have to be ready, and which are recreated on the
-// Node of the other one; and one more that may be evicted at any time.
+// workload runs n pods on the Node of the stepped machine, of which all but one have to be ready,
+// and which are recreated on the Node of the other one; and one more that may be evicted at any
+// time.
 func (s *stepper) workload(n int32) {
 	s.Helper()
 	core, apps := s.lab.Target.CoreV1(), s.lab.Target.AppsV1().ReplicaSets(s.namespace)

@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// drawing is what the picture of a run is drawn from: a column for each step, machines above, and the holders of all slots below.
+// drawing is what the picture of a run is drawn from: a column for each step, machines above, and
+// the holders of all slots below.
 type drawing struct {
 	steps    []timing
 	samples  []sample  // by time
@@ -110,7 +111,8 @@ func (d drawing) drawMachines(draw func(string, ...any), text func(int, int, str
 	})
 }
 
-// drawSlots draws a line for each slot in the colors of its holders. Slots with the same holders one after the other are adjacent.
+// drawSlots draws a line for each slot in the colors of its holders. Slots with the same holders
+// one after the other are adjacent.
 func (d drawing) drawSlots(draw func(string, ...any), text func(int, int, string, string)) {
 	rows, rest := make([][]string, slots), d.holdings
 	now := make([]string, slots)

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every second slot moves from fleet-0 to fleet-1 in the middle of the second step. Machines come up in the first one.
+// Every second slot moves from fleet-0 to fleet-1 in the middle of the second step. Machines come
+// up in the first one.
 func TestDrawing(t *testing.T) {
 	start := time.Now()
 	d := drawing{
@@ -48,7 +49,8 @@ func TestDrawing(t *testing.T) {
 	}
 }
 
-// A late answer of a watch does not make a slot change twice, and a slot that is released is shown without a holder.
+// A late answer of a watch does not make a slot change twice, and a slot that is released is shown
+// without a holder.
 func TestHoldings(t *testing.T) {
 	start := time.Now()
 	j := newJournal()

@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// end prints the result, and cleans up: everything, everything but the logs of a failure, or nothing with --keep. It
-// returns the exit code.
+// end prints the result, and cleans up: everything, everything but the logs of a failure, or
+// nothing with --keep. It returns the exit code.
 func (d *demo) end(ctx context.Context, err error) int {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)

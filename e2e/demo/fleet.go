@@ -69,8 +69,8 @@ func (j *journal) fleet(machines []machine) fleet {
 	return f
 }
 
-// busiest is the replica with the most machines among those that do not lead: without a leader a take-over takes longer. If
-// there is only the leader, it is that. Errors: there are no replicas.
+// busiest is the replica with the most machines among those that do not lead: without a leader a
+// take-over takes longer. If there is only the leader, it is that. Errors: there are no replicas.
 func (f fleet) busiest() (replica, error) {
 	candidates := slices.DeleteFunc(slices.Clone(f.Replicas), func(r replica) bool { return r.Leads })
 	if len(candidates) == 0 {
@@ -122,9 +122,10 @@ func (p picture) holds(r replica, name string) bool {
 	})
 }
 
-// heldBy counts the slots that these replicas hold and that are assigned to them, and those of the replicas that hold their share.
-// The leader fills a replica that has less than half of its part of the slots and of the machines, so half of either counts. A
-// dead session holds nothing, whatever the Leases name.
+// heldBy counts the slots that these replicas hold and that are assigned to them, and those of the
+// replicas that hold their share. The leader fills a replica that has less than half of its part of
+// the slots and of the machines, so half of either counts. A dead session holds nothing, whatever
+// the Leases name.
 func (f fleet) heldBy(replicas []string, dead string) (held, shares int) {
 	machines := 0
 	for _, r := range f.Replicas {

@@ -23,8 +23,8 @@ type follower struct {
 	end     func()
 }
 
-// follow watches the Leases of a lab's fleet until stop, or until ctx ends. Polling is not enough: most slots move in less time
-// than the poll interval.
+// follow watches the Leases of a lab's fleet until stop, or until ctx ends. Polling is not enough:
+// most slots move in less time than the poll interval.
 func follow(ctx context.Context, lab *harness.Lab) (*follower, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(lab.Control, 0,
 		informers.WithNamespace(harness.FleetNamespace),

@@ -43,8 +43,8 @@ func (g goal) scene(p picture) (scene, error) {
 	return s, nil
 }
 
-// settled is reached when there are exactly the desired machines: as running Machines, as Ready Nodes, and as VMs. before is
-// how many machines there were.
+// settled is reached when there are exactly the desired machines: as running Machines, as Ready
+// Nodes, and as VMs. before is how many machines there were.
 func settled(before int) goal {
 	return goal{facts: picture.machineFacts, reach: func(p picture) progress {
 		desired, running, ready := p.desired(), p.running(), p.readyNodes()
@@ -94,8 +94,9 @@ func replicaNames(n int) []string {
 	return names
 }
 
-// heldBy is reached when the replicas hold all slots, each of them its share, and none is moving. A new replica has one slot at
-// first, so that all slots are at rest before it has its share. dead is a session that was killed: its slots count as not held.
+// heldBy is reached when the replicas hold all slots, each of them its share, and none is moving. A
+// new replica has one slot at first, so that all slots are at rest before it has its share. dead is
+// a session that was killed: its slots count as not held.
 func heldBy(replicas []string, dead string) goal {
 	return goal{
 		facts: func(p picture) []fact { return p.Fleet.facts(dead) },
@@ -109,7 +110,8 @@ func heldBy(replicas []string, dead string) goal {
 	}
 }
 
-// undisturbed adds to a goal that the machines stay the same and all run, with a Node and a VM each.
+// undisturbed adds to a goal that the machines stay the same and all run, with a Node and a VM
+// each.
 func (g goal) undisturbed(before picture) goal {
 	facts := g.facts
 	g.facts = func(p picture) []fact {

@@ -19,7 +19,8 @@ func (k ink) green(text string) string  { return k.paint("32", text) }
 func (k ink) yellow(text string) string { return k.paint("33", text) }
 func (k ink) cyan(text string) string   { return k.paint("36", text) }
 
-// clip cuts a line so that it is at most so many cells wide. Escape sequences take no cells, and stay.
+// clip cuts a line so that it is at most so many cells wide. Escape sequences take no cells, and
+// stay.
 func clip(line string, width int) string {
 	var clipped strings.Builder
 	cells, escape := 0, false

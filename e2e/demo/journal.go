@@ -13,8 +13,8 @@ import (
 // slots is how many a lab's fleet has by default.
 const slots = 256
 
-// journal records holders and moves of slots from the fleet's Leases. Create one with newJournal, and pass it every version of
-// every Lease, in order.
+// journal records holders and moves of slots from the fleet's Leases. Create one with newJournal,
+// and pass it every version of every Lease, in order.
 type journal struct {
 	sessions map[string]string // by replica, "" once it has ended
 	leader   string            // a session
@@ -41,8 +41,8 @@ type move struct {
 	from, to string // replicas
 	how      manner
 	at       time.Time
-	// took is the time since the slot was assigned to the new replica or, when the old session did not release it, since the
-	// fleet was changed.
+	// took is the time since the slot was assigned to the new replica or, when the old session did not
+	// release it, since the fleet was changed.
 	took time.Duration
 }
 

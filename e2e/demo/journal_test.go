@@ -105,7 +105,8 @@ func TestMovesAreReportedOnceNoneFollows(t *testing.T) {
 	}
 }
 
-// threeReplicas is a journal of the middle of a hand-over: fleet-0 leads, fleet-1 has left, and slot 4 is moving.
+// threeReplicas is a journal of the middle of a hand-over: fleet-0 leads, fleet-1 has left, and
+// slot 4 is moving.
 func threeReplicas() *journal {
 	j := newJournal()
 	for _, l := range []*coordinationv1.Lease{

@@ -68,7 +68,8 @@ func configurations(ctx context.Context, lab *harness.Lab) ([]string, error) {
 	return slices.Concat(names(configs.Items), names(pools.Items), names(settings.Items), names(rendered.Items)), nil
 }
 
-// remainingVMs are the VMs that have not ended, and the names of machines for which more than one was made.
+// remainingVMs are the VMs that have not ended, and the names of machines for which more than one
+// was made.
 func remainingVMs(vms []cloudapi.Instance) (remaining, twice []string) {
 	created := map[string]int{}
 	for _, v := range vms {

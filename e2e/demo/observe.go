@@ -23,9 +23,9 @@ const namespace = metav1.NamespaceDefault
 // simulatedRuntime is the prefix of the container runtime that a simulated Node reports.
 const simulatedRuntime = "simulated:"
 
-// observe takes a picture of a lab. It reads live and not from a cache, so that a goal does not count as reached before the
-// last change of the spec is visible. Only holders of slots are read from a watch, which may be late: no goal about them is
-// reached too early by that.
+// observe takes a picture of a lab. It reads live and not from a cache, so that a goal does not
+// count as reached before the last change of the spec is visible. Only holders of slots are read
+// from a watch, which may be late: no goal about them is reached too early by that.
 func observe(ctx context.Context, lab *harness.Lab, leases *follower) (picture, error) {
 	var p picture
 	var err error

@@ -117,12 +117,14 @@ func (p picture) machinesOf(name string) int {
 	return 0
 }
 
-// fits reports whether each MachineDeployment has exactly its desired machines, and none is being deleted.
+// fits reports whether each MachineDeployment has exactly its desired machines, and none is being
+// deleted.
 func (p picture) fits() bool {
 	return !slices.ContainsFunc(p.Deployments, func(d deployment) bool { return d.Ending || d.machines() != d.Desired })
 }
 
-// fact is a row: its subject, a symbol for each machine, and words. Symbols are nil in rows that never have any.
+// fact is a row: its subject, a symbol for each machine, and words. Symbols are nil in rows that
+// never have any.
 type fact struct {
 	Label   string
 	Symbols []v1alpha1.MachinePhase
@@ -147,7 +149,8 @@ func (p picture) podFacts() []fact {
 	return []fact{p.nodeFact(), {Label: "pods", Text: p.Pods.text()}}
 }
 
-// lifeOrder is the order in which a machine's phases are shown: those that have come furthest first.
+// lifeOrder is the order in which a machine's phases are shown: those that have come furthest
+// first.
 var lifeOrder = []v1alpha1.MachinePhase{
 	v1alpha1.MachineRunning, v1alpha1.MachineAvailable, v1alpha1.MachinePending, "", v1alpha1.MachineUnknown,
 	v1alpha1.MachineCrashLoopBackOff, v1alpha1.MachineFailed, v1alpha1.MachineTerminating,

@@ -15,7 +15,8 @@ import (
 const (
 	// interval of polling the lab.
 	interval = 200 * time.Millisecond
-	// quiet is how long no slot has moved when moves are printed, so that simultaneous ones are printed together.
+	// quiet is how long no slot has moved when moves are printed, so that simultaneous ones are
+	// printed together.
 	quiet = 500 * time.Millisecond
 )
 

@@ -41,7 +41,8 @@ func atMost(n int, lines []string) []string {
 	return append(slices.Clip(lines[:n]), fmt.Sprintf("… and %d more like these", len(lines)-n))
 }
 
-// goodConditions are those that report a problem when they are not True; all others report one when they are.
+// goodConditions are those that report a problem when they are not True; all others report one when
+// they are.
 var goodConditions = []v1alpha1.MachineDeploymentConditionType{
 	v1alpha1.MachineDeploymentAvailable, v1alpha1.MachineDeploymentProgressing, v1alpha1.MachineDeploymentValid,
 }
@@ -166,7 +167,8 @@ func eventReasons(ctx context.Context, lab *harness.Lab) ([]string, error) {
 	return lines, nil
 }
 
-// eventTime is when an event happened last; which field has it depends on the API that it was reported through.
+// eventTime is when an event happened last; which field has it depends on the API that it was
+// reported through.
 func eventTime(e corev1.Event) metav1.Time {
 	if !e.LastTimestamp.IsZero() {
 		return e.LastTimestamp

@@ -72,8 +72,8 @@ func bar(k ink, done, total int) string {
 	return k.green(strings.Repeat("━", filled)) + k.dim(strings.Repeat("╌", barWidth-filled))
 }
 
-// symbolsOf shows each machine as one character: full when it runs, half while it comes up, empty before and after, and
-// red when something is wrong.
+// symbolsOf shows each machine as one character: full when it runs, half while it comes up, empty
+// before and after, and red when something is wrong.
 func symbolsOf(k ink, phases []v1alpha1.MachinePhase) string {
 	var text strings.Builder
 	for _, phase := range phases {

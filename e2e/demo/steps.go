@@ -39,7 +39,8 @@ func (d *demo) shareTheWork(ctx context.Context) error {
 	return d.wait(ctx, shared(d.replicas))
 }
 
-// labOutput prints the output of `lab up`, up to the first empty line: the rest is for users who start labs by hand.
+// labOutput prints the output of `lab up`, up to the first empty line: the rest is for users who
+// start labs by hand.
 type labOutput struct {
 	screen *screen
 	rest   string
@@ -175,7 +176,8 @@ func (d *demo) loseReplica(ctx context.Context) error {
 	return d.labCommand(ctx, heldBy(others, victim.Session).undisturbed(before), "kill", victim.Name)
 }
 
-// showLife stops the owner of a machine that was taken over before, and shows the life of that machine, as Jaeger returns it.
+// showLife stops the owner of a machine that was taken over before, and shows the life of that
+// machine, as Jaeger returns it.
 func (d *demo) showLife(ctx context.Context) error {
 	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {

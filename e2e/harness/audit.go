@@ -42,7 +42,8 @@ func (r Request) IsWrite() bool {
 	return false
 }
 
-// IsFleet reports whether a replica of the fleet has sent the request, except for Events and Leases.
+// IsFleet reports whether a replica of the fleet has sent the request, except for Events and
+// Leases.
 func (r Request) IsFleet() bool {
 	return isReplica(r.User) && r.Resource != "events" && r.Resource != "leases"
 }
@@ -92,10 +93,12 @@ const (
 	complete = "ResponseComplete"
 )
 
-// Requests returns the requests since the position, of all API servers, that have been answered completely.
+// Requests returns the requests since the position, of all API servers, that have been answered
+// completely.
 func (l *Lab) Requests(since AuditPosition) ([]Request, error) { return l.audited(since, complete) }
 
-// Watches returns the watches that were begun since the position, at all API servers, also those that are still open.
+// Watches returns the watches that were begun since the position, at all API servers, also those
+// that are still open.
 func (l *Lab) Watches(since AuditPosition) ([]Request, error) { return l.audited(since, started) }
 
 // OpenWatches returns the watches that were begun since the position, and that have not ended.

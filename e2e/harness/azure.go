@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// A lab with the small Azure, and the driver of Azure in a process of its own. `make build-azure` builds both.
+// A lab with the small Azure, and the driver of Azure in a process of its own. `make build-azure`
+// builds both.
 const (
 	AzureProvider = "Azure"
 	// AzureDriver is the name of the driver's process.
@@ -25,8 +26,8 @@ const (
 	// AzureClouds and AzureDrivers are for Options.
 	AzureClouds  = "azure=azuresim"
 	AzureDrivers = AzureProvider + "=azure-driver --endpoint={azure} --ca-file={azure.pem}"
-	// TagAzureNamespace, TagAzureUID and TagAzureControlCluster are the tags with the namespace and the UID of the Machine, and the ID of
-	// the control cluster.
+	// TagAzureNamespace, TagAzureUID and TagAzureControlCluster are the tags with the namespace and
+	// the UID of the Machine, and the ID of the control cluster.
 	TagAzureNamespace      = "machine-controller-fleet-namespace"
 	TagAzureUID            = "machine-controller-fleet-machine-uid"
 	TagAzureControlCluster = "machine-controller-fleet-control-cluster"
@@ -40,7 +41,8 @@ const (
 	azureClientSecret = "secret-of-the-lab"
 )
 
-// azureSpec is the provider spec of machines: with a data disk, so that all kinds of resources are made.
+// azureSpec is the provider spec of machines: with a data disk, so that all kinds of resources are
+// made.
 const azureSpec = `{
 	"location": "westeurope", "resourceGroup": "of-the-lab", "subnetInfo": {"vnetName": "lab", "subnetName": "nodes"},
 	"tags": {"kubernetes.io-cluster-lab": "1", "kubernetes.io-role-node": "1"},
@@ -99,7 +101,8 @@ func (a *Azure) Inventory(ctx context.Context) (all AzureInventory, err error) {
 	return all, err
 }
 
-// Make makes a VM in the resource group that no fleet has made, and returns its ID. It does not boot.
+// Make makes a VM in the resource group that no fleet has made, and returns its ID. It does not
+// boot.
 func (a *Azure) Make(ctx context.Context, name string, tags map[string]string) (id string, err error) {
 	id = AzureGroup + "/providers/Microsoft.Compute/virtualMachines/" + name
 	body, err := json.Marshal(AzureResource{ID: id, Tags: tags})
@@ -109,14 +112,15 @@ func (a *Azure) Make(ctx context.Context, name string, tags map[string]string) (
 	return id, sendBy(ctx, a.client, http.MethodPost, a.endpoint+azureResources, bytes.NewReader(body), nil)
 }
 
-// Stop has one request of the driver wait until its client has gone: the one with that number, counted from now on, before or after its
-// effect.
+// Stop has one request of the driver wait until its client has gone: the one with that number,
+// counted from now on, before or after its effect.
 func (a *Azure) Stop(ctx context.Context, number int, after bool) error {
 	body := fmt.Appendf(nil, `{"number": %d, "after": %t}`, number, after)
 	return sendBy(ctx, a.client, http.MethodPost, a.endpoint+azureStop, bytes.NewReader(body), nil)
 }
 
-// OneVMEach returns an error if more than one VM was ever made for a machine, and unless one was made for each of those with these UIDs.
+// OneVMEach returns an error if more than one VM was ever made for a machine, and unless one was
+// made for each of those with these UIDs.
 func (i AzureInventory) OneVMEach(uids ...string) error {
 	created := map[string]int{}
 	for _, vm := range i.Made {

@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// Begin starts a lab for one test, with two clusters unless the options have a number. The lab is stopped in any case and checked for
-// requests that were forbidden to the fleet, outside of outages; nil stands for none. The context is that of Lab.Context, and ends on an
-// interrupt, too. The lab's folder stays when the test has failed.
+// Begin starts a lab for one test, with two clusters unless the options have a number. The lab is
+// stopped in any case and checked for requests that were forbidden to the fleet, outside of
+// outages; nil stands for none. The context is that of Lab.Context, and ends on an interrupt, too.
+// The lab's folder stays when the test has failed.
 func Begin(t *testing.T, o Options, outages func() []Outage) (context.Context, *Lab) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)

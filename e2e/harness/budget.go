@@ -19,11 +19,13 @@ import (
 type stage struct {
 	desired, current, state, reason string
 	ready, cordoned                 bool
-	// selected reports whether it is selected for its update in place, and awaits whether its critical components are not ready after one.
+	// selected reports whether it is selected for its update in place, and awaits whether its critical
+	// components are not ready after one.
 	selected, awaits bool
 	// serves reports whether it is available to pods and done with what it was assigned.
 	serves bool
-	// counts reports whether it does not serve and counts against maxUnavailable: no Node does before its daemon has reported.
+	// counts reports whether it does not serve and counts against maxUnavailable: no Node does before
+	// its daemon has reported.
 	counts bool
 }
 
@@ -48,8 +50,9 @@ func (s stage) String() string {
 		s.desired, s.current, s.state, s.reason, s.ready, s.cordoned, s.selected, s.awaits)
 }
 
-// Budget watches all Nodes of a pool, each change of them, and checks that a Node which serves is assigned a configuration, or is selected for
-// an update in place, only while the Nodes that count stay within a limit with it.
+// Budget watches all Nodes of a pool, each change of them, and checks that a Node which serves is
+// assigned a configuration, or is selected for an update in place, only while the Nodes that count
+// stay within a limit with it.
 type Budget struct {
 	stop  func()
 	ended chan struct{}
@@ -101,7 +104,8 @@ func (b *Budget) SetLimit(limit int) {
 	b.limit, b.most = limit, 0
 }
 
-// Most returns how many Nodes at most counted when one was assigned a configuration or selected, since the limit was set.
+// Most returns how many Nodes at most counted when one was assigned a configuration or selected,
+// since the limit was set.
 func (b *Budget) Most() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -69,8 +69,8 @@ func (c *Cloud) VMs(ctx context.Context, namespace string) ([]cloudapi.Instance,
 	}
 }
 
-// History returns all VMs of a namespace that the cloud has stored, also those that have ended. It is not recorded in the call
-// log, and faults do not apply to it.
+// History returns all VMs of a namespace that the cloud has stored, also those that have ended. It
+// is not recorded in the call log, and faults do not apply to it.
 func (c *Cloud) History(ctx context.Context, namespace string) ([]cloudapi.Instance, error) {
 	var all cloudapi.InstanceList
 	if err := send(ctx, http.MethodGet, c.endpoint+cloudapi.PathAllInstances, nil, &all); err != nil {
@@ -86,8 +86,8 @@ func (c *Cloud) AllVMs(ctx context.Context) ([]cloudapi.Instance, error) {
 	return all.Items, err
 }
 
-// Leftovers returns what creates that failed have left for machines of a namespace: network interfaces and disks without a VM.
-// Like History it is not recorded in the call log.
+// Leftovers returns what creates that failed have left for machines of a namespace: network
+// interfaces and disks without a VM. Like History it is not recorded in the call log.
 func (c *Cloud) Leftovers(ctx context.Context, namespace string) ([]cloudapi.Leftover, error) {
 	var all cloudapi.LeftoverList
 	if err := send(ctx, http.MethodGet, c.endpoint+cloudapi.PathAllLeftovers, nil, &all); err != nil {
@@ -110,7 +110,8 @@ func (c *Cloud) Calls() ([]cloudapi.Call, error) {
 	return calls, err
 }
 
-// eachLine reads a file of JSON lines from an offset on. A last line without an end is being written and left out.
+// eachLine reads a file of JSON lines from an offset on. A last line without an end is being
+// written and left out.
 func eachLine(file string, offset int64, f func(line []byte) error) error {
 	in, err := os.Open(file)
 	if err != nil {

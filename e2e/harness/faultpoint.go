@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// FaultPoint stops one request or driver call between its check and its send, on whichever replica makes it. A test that
-// looks up the owner of a slot and stops a request there waits without end when the leader has moved the slot meanwhile.
+// FaultPoint stops one request or driver call between its check and its send, on whichever replica
+// makes it. A test that looks up the owner of a slot and stops a request there waits without end
+// when the leader has moved the slot meanwhile.
 //
 // Release on a replica ends all of its fault points, so a lab has one FaultPoint at a time.
 type FaultPoint struct {
@@ -18,8 +19,9 @@ type FaultPoint struct {
 	replicas []string
 }
 
-// Stopped is what a FaultPoint has stopped. While it is stopped the slot cannot be handed over: it is in flight. That
-// lasts for 30 s; then the replica cancels what is in flight, and ends 15 s later.
+// Stopped is what a FaultPoint has stopped. While it is stopped the slot cannot be handed over: it
+// is in flight. That lasts for 30 s; then the replica cancels what is in flight, and ends 15 s
+// later.
 type Stopped struct {
 	// Replica made the request, in the session Session.
 	Replica, Session string
@@ -27,8 +29,8 @@ type Stopped struct {
 	What string
 }
 
-// StopNext stops the next request or driver call whose name contains match; see stopNextOn for the names. A replica that
-// starts later stops nothing.
+// StopNext stops the next request or driver call whose name contains match; see stopNextOn for the
+// names. A replica that starts later stops nothing.
 func (l *Lab) StopNext(ctx context.Context, match string) (*FaultPoint, error) {
 	replicas, err := l.Replicas(ctx)
 	if err != nil {
@@ -80,7 +82,8 @@ func (p *FaultPoint) find(ctx context.Context) (Stopped, error) {
 	return Stopped{}, errors.Join(errs...)
 }
 
-// Release resumes what was stopped, and ends this fault point on all replicas. Errors: a replica does not answer.
+// Release resumes what was stopped, and ends this fault point on all replicas. Errors: a replica
+// does not answer.
 func (p *FaultPoint) Release(ctx context.Context) (err error) {
 	for _, replica := range p.replicas {
 		err = errors.Join(err, p.lab.Release(ctx, replica))

@@ -84,7 +84,8 @@ func labOf(t *testing.T, replicas map[string]*process) *Lab {
 	return lab
 }
 
-// TestFaultPointStopsWhicheverReplicaActs: the slot may have moved to any replica when the request is made.
+// TestFaultPointStopsWhicheverReplicaActs: the slot may have moved to any replica when the request
+// is made.
 func TestFaultPointStopsWhicheverReplicaActs(t *testing.T) {
 	const match = "DELETE /machines/m"
 	for _, owner := range []string{"fleet-0", "fleet-1", "fleet-2"} {
@@ -117,7 +118,8 @@ func TestFaultPointStopsWhicheverReplicaActs(t *testing.T) {
 	}
 }
 
-// TestFaultPointNamesWhatStopsNowhere: the error of a test that has waited for too long has to show on which replicas it waited.
+// TestFaultPointNamesWhatStopsNowhere: the error of a test that has waited for too long has to show
+// on which replicas it waited.
 func TestFaultPointNamesWhatStopsNowhere(t *testing.T) {
 	replicas := map[string]*process{"fleet-0": {}, "fleet-1": {held: []string{"GET /something"}}}
 	p := &FaultPoint{lab: labOf(t, replicas), match: "DELETE", replicas: []string{"fleet-0", "fleet-1"}}

@@ -15,18 +15,22 @@ type Outage struct{ From, To time.Time }
 // Has reports whether a moment is within the outage.
 func (o Outage) Has(at time.Time) bool { return !at.Before(o.From) && !at.After(o.To) }
 
-// policyFailure is the annotation in the audit log of a request that an admission policy has rejected.
+// policyFailure is the annotation in the audit log of a request that an admission policy has
+// rejected.
 const policyFailure = "validation.policy.admission.k8s.io/validation_failure"
 
-// Forbidden returns an error that names each kind of request of replicas that was forbidden in the lab of a folder: their access
-// rules or admission policies do not match their code. It reads the audit logs, also those of a lab that has ended.
+// Forbidden returns an error that names each kind of request of replicas that was forbidden in the
+// lab of a folder: their access rules or admission policies do not match their code. It reads the
+// audit logs, also those of a lab that has ended.
 //
-// The decision of the API server's authorizer counts, and that of the policies of the chart, not the status 403: admission
-// answers with that, too, for example to an Event in a namespace that is being deleted. Requests during an outage are ignored:
-// until a restarted server has loaded its rules, it forbids everything.
+// The decision of the API server's authorizer counts, and that of the policies of the chart, not
+// the status 403: admission answers with that, too, for example to an Event in a namespace that is
+// being deleted. Requests during an outage are ignored: until a restarted server has loaded its
+// rules, it forbids everything.
 func Forbidden(dir string, outages ...Outage) error { return forbiddenBut(dir, "", outages) }
 
-// forbiddenBut is Forbidden without requests that an admission policy has rejected with an expected text; "" for none.
+// forbiddenBut is Forbidden without requests that an admission policy has rejected with an expected
+// text; "" for none.
 func forbiddenBut(dir, expected string, outages []Outage) error {
 	seen := map[string]bool{}
 	var forbidden []error

@@ -45,10 +45,12 @@ type Options struct {
 	NoFleet bool
 	// Nodes of the control cluster that belong to no machine, with real kubelets.
 	Nodes int
-	// MachineConfiguration installs its kinds in the target cluster and runs machine-config-daemon in VMs with a real kubelet, with DaemonFlags.
+	// MachineConfiguration installs its kinds in the target cluster and runs machine-config-daemon in
+	// VMs with a real kubelet, with DaemonFlags.
 	MachineConfiguration bool
 	DaemonFlags          string
-	// NoRestart disables the restart of a replica's process that ends by itself; else it is restarted as by a kubelet.
+	// NoRestart disables the restart of a replica's process that ends by itself; else it is restarted
+	// as by a kubelet.
 	NoRestart bool
 	// Tracing adds a Jaeger; bin/jaeger has to be built.
 	Tracing bool
@@ -62,8 +64,8 @@ type Options struct {
 	Clouds string
 	// Drivers are those in processes of their own, as `lab up --drivers` has them.
 	Drivers string
-	// Refused is part of the message of an admission policy that rejects requests of replicas on behalf of tenants. Begin expects
-	// that.
+	// Refused is part of the message of an admission policy that rejects requests of replicas on
+	// behalf of tenants. Begin expects that.
 	Refused string
 	// Output gets the output of `lab up`; nil means that it is shown only when it fails.
 	Output io.Writer
@@ -78,7 +80,8 @@ type Lab struct {
 	Machines machineclientset.Interface
 	// Configs is the target cluster's API of machine configuration.
 	Configs fleetclient.FleetV1alpha1Interface
-	// Config and TargetConfig are the administrator's access to the control cluster and to the target cluster.
+	// Config and TargetConfig are the administrator's access to the control cluster and to the target
+	// cluster.
 	Config, TargetConfig *rest.Config
 	Cloud                *Cloud
 	// SlotCount is the number of slots of the fleet. Open does not know it, and assumes DefaultSlots.
@@ -128,8 +131,8 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 		cmd.Stdout = io.MultiWriter(output, &printed)
 	}
 	cmd.Stderr = cmd.Stdout
-	// On an interrupt `lab up` stops what it has started. Only this process sends it: a Ctrl-C, which a terminal sends to a
-	// whole group of processes, would else interrupt `lab down`.
+	// On an interrupt `lab up` stops what it has started. Only this process sends it: a Ctrl-C, which
+	// a terminal sends to a whole group of processes, would else interrupt `lab down`.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = Standstill
@@ -223,7 +226,8 @@ func config(dir, file string) (*rest.Config, error) {
 // Down stops the lab, also after ctx has ended.
 func (l *Lab) Down(ctx context.Context) error { return Down(ctx, l.Dir) }
 
-// Down stops all processes of the lab in a folder, also of an incomplete one, and also after ctx has ended.
+// Down stops all processes of the lab in a folder, also of an incomplete one, and also after ctx
+// has ended.
 func Down(ctx context.Context, dir string) error {
 	return run(context.WithoutCancel(ctx), nil, "down", "--dir", dir)
 }

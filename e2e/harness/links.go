@@ -14,7 +14,8 @@ const (
 	LinkCloud   = "cloud"
 )
 
-// Fault is what a link does to its traffic; make one with Cut, Refuse, Delay, Limit or Stall. The zero value is none.
+// Fault is what a link does to its traffic; make one with Cut, Refuse, Delay, Limit or Stall. The
+// zero value is none.
 type Fault struct {
 	Kind        string    `json:"kind,omitempty"`
 	Only        Direction `json:"only,omitempty"`
@@ -41,18 +42,21 @@ func Cut(only Direction) Fault { return Fault{Kind: "cut", Only: only} }
 // Refuse closes all connections and refuses new ones.
 func Refuse() Fault { return Fault{Kind: "refuse"} }
 
-// Delay forwards all data later; data that waits when it is over is forwarded then. In both directions it counts twice.
+// Delay forwards all data later; data that waits when it is over is forwarded then. In both
+// directions it counts twice.
 func Delay(by time.Duration, only Direction) Fault {
 	return Fault{Kind: "delay", DelayMillis: by.Milliseconds(), Only: only}
 }
 
-// Limit forwards so many thousand bytes in a second, for each connection. Connections that were open end when it is over.
+// Limit forwards so many thousand bytes in a second, for each connection. Connections that were
+// open end when it is over.
 func Limit(kbPerSecond int64, only Direction) Fault {
 	return Fault{Kind: "limit", KBPerSecond: kbPerSecond, Only: only}
 }
 
-// Stall forwards small answers and stops large ones, such as lists: a connection on which the server sends more than so
-// many thousand bytes within about 100 ms stops, and is closed after hold; 0: when its client closes it.
+// Stall forwards small answers and stops large ones, such as lists: a connection on which the
+// server sends more than so many thousand bytes within about 100 ms stops, and is closed after
+// hold; 0: when its client closes it.
 func Stall(aboveKB int64, hold time.Duration) Fault {
 	return Fault{Kind: "stall", AboveKB: aboveKB, HoldMillis: hold.Milliseconds()}
 }

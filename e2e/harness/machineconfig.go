@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// DaemonFlags are those of machine-config-daemons in tests. A kubelet answers some seconds after the boot of its VM; on a busy computer 25 s.
+	// DaemonFlags are those of machine-config-daemons in tests. A kubelet answers some seconds after
+	// the boot of its VM; on a busy computer 25 s.
 	DaemonFlags = "--drift=repair --drift-interval=1s --health-timeout=1m"
 	// KubeletFile is where a real kubelet reads its settings.
 	KubeletFile = "/etc/kubernetes/kubelet.conf"
@@ -113,7 +114,8 @@ func (l *Lab) PoolNodes(ctx context.Context, pool string) ([]corev1.Node, error)
 	return list.Items, nil
 }
 
-// AllOn waits until a pool has n Nodes, and all of them are done with a configuration and available to pods.
+// AllOn waits until a pool has n Nodes, and all of them are done with a configuration and available
+// to pods.
 func (l *Lab) AllOn(ctx context.Context, pool, target string, n int) error {
 	return Eventually(ctx, fmt.Sprintf("the %d Nodes of pool %s have %s", n, pool, target), func(ctx context.Context) error {
 		nodes, err := l.PoolNodes(ctx, pool)
@@ -141,7 +143,8 @@ func (l *Lab) AnnotateNode(ctx context.Context, node, key, value string) error {
 	return nil
 }
 
-// MachineFile returns the path on this computer of a file that the daemon in a VM with a real kubelet configures.
+// MachineFile returns the path on this computer of a file that the daemon in a VM with a real
+// kubelet configures.
 func (l *Lab) MachineFile(vm, name string) string {
 	return filepath.Join(l.vmDir(vm), "root", filepath.FromSlash(name))
 }
@@ -157,8 +160,8 @@ func (l *Lab) Console(providerID string) (string, error) {
 	return string(content), nil
 }
 
-// CloudConfig returns the #cloud-config of a page of the documentation for VMs of a lab: their image has the daemon, which is not downloaded,
-// and their kubelets join with the bootstrap token.
+// CloudConfig returns the #cloud-config of a page of the documentation for VMs of a lab: their
+// image has the daemon, which is not downloaded, and their kubelets join with the bootstrap token.
 func CloudConfig(page string) (string, error) {
 	const begin, header = "```yaml\n", "#cloud-config\n"
 	content, err := os.ReadFile(page)
@@ -179,7 +182,8 @@ func CloudConfig(page string) (string, error) {
 	return strings.Join(kept, ""), nil
 }
 
-// Daemon returns the process of the machine-config-daemon of a VM with a real kubelet; 0 while it has none.
+// Daemon returns the process of the machine-config-daemon of a VM with a real kubelet; 0 while it
+// has none.
 func (l *Lab) Daemon(vm string) (pid int, err error) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Metric returns the value of a metric of a process; one with several sets of labels is named with them, as in the answer.
+// Metric returns the value of a metric of a process; one with several sets of labels is named with
+// them, as in the answer.
 func (l *Lab) Metric(ctx context.Context, process, name string) (float64, error) {
 	found, err := l.metrics(ctx, process, func(line string) bool { return line == name })
 	if err != nil {
@@ -22,7 +23,8 @@ func (l *Lab) Metric(ctx context.Context, process, name string) (float64, error)
 	return value, nil
 }
 
-// Metrics returns the values of a metric of a process by its labels, as in the answer: {reason="x"}.
+// Metrics returns the values of a metric of a process by its labels, as in the answer:
+// {reason="x"}.
 func (l *Lab) Metrics(ctx context.Context, process, name string) (map[string]float64, error) {
 	found, err := l.metrics(ctx, process, func(line string) bool { return strings.HasPrefix(line, name+"{") })
 	if err != nil {

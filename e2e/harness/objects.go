@@ -23,7 +23,8 @@ const UserData = "#!/bin/sh\njoin --token <<BOOTSTRAP_TOKEN>> --name <<MACHINE_N
 // ClassName is the name of the class, and of its Secret, that Prepare makes.
 const ClassName = "simulated"
 
-// Prepare creates a namespace with a class and its Secret; providerSpec is the class' JSON, "" for defaults.
+// Prepare creates a namespace with a class and its Secret; providerSpec is the class' JSON, "" for
+// defaults.
 func (l *Lab) Prepare(ctx context.Context, namespace, providerSpec string) error {
 	return l.PrepareUserData(ctx, namespace, providerSpec, UserData)
 }
@@ -62,7 +63,8 @@ func Class(namespace, providerSpec string) *v1alpha1.MachineClass {
 	}
 }
 
-// Deployment is a MachineDeployment of the class, as Gardener creates them: the label name has its own name.
+// Deployment is a MachineDeployment of the class, as Gardener creates them: the label name has its
+// own name.
 func Deployment(namespace, name string, replicas int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{v1alpha1.LabelName: name}
 	return &v1alpha1.MachineDeployment{
@@ -115,8 +117,9 @@ func (l *Lab) Running(ctx context.Context, namespace string, n int) error {
 	})
 }
 
-// WaitCollected waits until the garbage collector of the control cluster watches Machines, which it begins within 30 s of the
-// CRD. Before that it deletes a MachineSet without orphaning its machines, and deletes the machines when it observes them.
+// WaitCollected waits until the garbage collector of the control cluster watches Machines, which it
+// begins within 30 s of the CRD. Before that it deletes a MachineSet without orphaning its
+// machines, and deletes the machines when it observes them.
 func (l *Lab) WaitCollected(ctx context.Context) error {
 	api := l.Machines.MachineV1alpha1().Machines(metav1.NamespaceDefault)
 	m, err := api.Create(ctx, &v1alpha1.Machine{

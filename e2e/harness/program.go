@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// StartProgram starts a program of bin until the end of the test, also beyond the end of ctx, in a folder that also has its log.
+// StartProgram starts a program of bin until the end of the test, also beyond the end of ctx, in a
+// folder that also has its log.
 func StartProgram(ctx context.Context, t *testing.T, dir, program string, args ...string) {
 	t.Helper()
 	bin, err := Bin()

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Prometheus is a real Prometheus that scrapes the lab's replicas, with the labels that the chart's ServiceMonitor leads to.
+// Prometheus is a real Prometheus that scrapes the lab's replicas, with the labels that the chart's
+// ServiceMonitor leads to.
 type Prometheus struct {
 	// URL is that of its API.
 	URL string
@@ -35,8 +36,8 @@ scrape_configs:
   file_sd_configs: [{files: [%[2]s], refresh_interval: 1s}]
 `
 
-// StartPrometheus starts a Prometheus until the end of the test, in a new folder of the lab. It scrapes and evaluates rules once in an
-// interval. ruleFile is a file of rules, "" for none.
+// StartPrometheus starts a Prometheus until the end of the test, in a new folder of the lab. It
+// scrapes and evaluates rules once in an interval. ruleFile is a file of rules, "" for none.
 func StartPrometheus(ctx context.Context, t *testing.T, lab *Lab, interval time.Duration, ruleFile string) *Prometheus {
 	t.Helper()
 	dir := filepath.Join(lab.Dir, "prometheus")
@@ -59,7 +60,8 @@ func StartPrometheus(ctx context.Context, t *testing.T, lab *Lab, interval time.
 	return p
 }
 
-// Scrape makes Prometheus scrape the replicas that exist now, and their drivers as the chart has them scraped.
+// Scrape makes Prometheus scrape the replicas that exist now, and their drivers as the chart has
+// them scraped.
 func (p *Prometheus) Scrape(ctx context.Context) error {
 	type group struct {
 		Targets []string          `json:"targets"`
@@ -87,7 +89,8 @@ func (p *Prometheus) Scrape(ctx context.Context) error {
 	return errors.Join(os.WriteFile(p.targets+".new", text, 0o600), os.Rename(p.targets+".new", p.targets))
 }
 
-// Series is one series of an answer: its labels, and its values that are numbers, in the order of time.
+// Series is one series of an answer: its labels, and its values that are numbers, in the order of
+// time.
 type Series struct {
 	Labels map[string]string
 	Values []float64
@@ -124,7 +127,8 @@ func (p *Prometheus) LabelValues(ctx context.Context, label, selector string) ([
 	return answer.Data, err
 }
 
-// get requests values. What is not a number is left out: a quantile of no observations, for example.
+// get requests values. What is not a number is left out: a quantile of no observations, for
+// example.
 func (p *Prometheus) get(ctx context.Context, path string, parameters url.Values) ([]Series, error) {
 	var answer struct {
 		Data struct {

@@ -16,7 +16,8 @@ const (
 	Start = "start"
 	// Stop is SIGTERM, with 30 s of grace for replicas. It stays ended.
 	Stop = "stop"
-	// Crash ends it at once, and a replica is restarted as by a kubelet: immediately at first, later after a back-off.
+	// Crash ends it at once, and a replica is restarted as by a kubelet: immediately at first, later
+	// after a back-off.
 	Crash = "crash"
 	// Pause is SIGSTOP.
 	Pause   = "pause"
@@ -39,14 +40,15 @@ type podList struct {
 	Pods []Pod `json:"pods"`
 }
 
-// Do requests an action on a process from the launcher. When it returns, the process has ended and been reaped, or runs, but need
-// not be ready.
+// Do requests an action on a process from the launcher. When it returns, the process has ended and
+// been reaped, or runs, but need not be ready.
 func (l *Lab) Do(ctx context.Context, process, action string) error {
 	return l.send(ctx, http.MethodPost, "/v1/processes/"+url.PathEscape(process)+"/"+action, nil, nil)
 }
 
-// SkipBackoff starts a process at once that has ended by itself and waits for its restart. It does nothing while the process runs, and
-// where an action has ended it. When the restart is due at the same moment the launcher rejects the start.
+// SkipBackoff starts a process at once that has ended by itself and waits for its restart. It does
+// nothing while the process runs, and where an action has ended it. When the restart is due at the
+// same moment the launcher rejects the start.
 func (l *Lab) SkipBackoff(ctx context.Context, process string) error {
 	var p struct {
 		Returns bool `json:"returns"`
@@ -94,8 +96,8 @@ func (l *Lab) Replicas(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// Scale sets the number of replicas, as a StatefulSet does, and waits until all are ready. Those with the highest numbers are
-// removed, all at once, with 30 s of grace.
+// Scale sets the number of replicas, as a StatefulSet does, and waits until all are ready. Those
+// with the highest numbers are removed, all at once, with 30 s of grace.
 func (l *Lab) Scale(ctx context.Context, replicas int) error {
 	if err := l.send(ctx, http.MethodPut, "/v1/replicas", map[string]int{"replicas": replicas}, nil); err != nil {
 		return err
@@ -108,18 +110,20 @@ func (l *Lab) Scale(ctx context.Context, replicas int) error {
 	return nil
 }
 
-// Replace deletes a replica's pod, with grace, and starts the next one: with another UID and an empty folder.
+// Replace deletes a replica's pod, with grace, and starts the next one: with another UID and an
+// empty folder.
 func (l *Lab) Replace(ctx context.Context, replica string) error {
 	return l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/replace", nil, nil)
 }
 
-// Double starts a second process of a replica, with the same pod UID and folder, and returns its name. It has proxies of its own,
-// and is not restarted.
+// Double starts a second process of a replica, with the same pod UID and folder, and returns its
+// name. It has proxies of its own, and is not restarted.
 func (l *Lab) Double(ctx context.Context, replica string) (string, error) {
 	return replica + "-double", l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double", nil, nil)
 }
 
-// DoubleInNewPod is Double with a pod of its own, as happens when a pod is deleted by force and its process keeps running.
+// DoubleInNewPod is Double with a pod of its own, as happens when a pod is deleted by force and its
+// process keeps running.
 func (l *Lab) DoubleInNewPod(ctx context.Context, replica string) (string, error) {
 	return replica + "-double", l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double?pod=new", nil, nil)
 }
@@ -129,8 +133,9 @@ func (l *Lab) Save(ctx context.Context, file string) error {
 	return l.send(ctx, http.MethodPost, "/v1/etcd/save", map[string]any{"file": file}, nil)
 }
 
-// Restore restores the snapshot of Save, and waits for the control plane, which is restarted. Revisions are used a second time,
-// unless they are raised by bump: watches that continue from a lost one miss new changes.
+// Restore restores the snapshot of Save, and waits for the control plane, which is restarted.
+// Revisions are used a second time, unless they are raised by bump: watches that continue from a
+// lost one miss new changes.
 func (l *Lab) Restore(ctx context.Context, file string, bump uint64) error {
 	return l.send(ctx, http.MethodPost, "/v1/etcd/restore", map[string]any{"file": file, "bumpRevision": bump}, nil)
 }

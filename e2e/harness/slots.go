@@ -42,12 +42,14 @@ func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
 	return holders, nil
 }
 
-// leasesInterval is how often all Leases of a fleet are listed: hundreds of them, which costs an API server much.
+// leasesInterval is how often all Leases of a fleet are listed: hundreds of them, which costs an
+// API server much.
 const leasesInterval = 250 * time.Millisecond
 
-// WaitHeld waits until so many slots are all held by sessions that live: their processes answer, may act, and report these
-// slots. A session Lease does not show that its session was killed or paused a moment ago. A new fleet takes about 15 s for it,
-// since a new slot Lease is in quarantine first.
+// WaitHeld waits until so many slots are all held by sessions that live: their processes answer,
+// may act, and report these slots. A session Lease does not show that its session was killed or
+// paused a moment ago. A new fleet takes about 15 s for it, since a new slot Lease is in quarantine
+// first.
 func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
 	return EventuallyEvery(ctx, leasesInterval, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
@@ -90,7 +92,8 @@ func (l *Lab) fleetLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	return list.Items, nil
 }
 
-// allHeld returns an error that names the slots that are not held by a session that has its session Lease.
+// allHeld returns an error that names the slots that are not held by a session that has its session
+// Lease.
 func allHeld(leases []coordinationv1.Lease, slots int) error {
 	live := map[string]bool{}
 	for _, lease := range leases {
@@ -117,7 +120,8 @@ func allHeld(leases []coordinationv1.Lease, slots int) error {
 	return errors.Join(errs...)
 }
 
-// allReport returns an error that names the slots whose holder does not report that it holds them and may act.
+// allReport returns an error that names the slots whose holder does not report that it holds them
+// and may act.
 func allReport(leases []coordinationv1.Lease, slots int, views []SlotsView) error {
 	bySession := map[string]SlotsView{}
 	for _, view := range views {

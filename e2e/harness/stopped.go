@@ -8,9 +8,10 @@ import (
 	"net/http"
 )
 
-// stopNextOn stops the next request or driver call of a replica, whose name contains the text, between its check and its send.
-// The name of a request is its method and path, that of a driver call its operation and the machine; the ownership follows. Tests
-// use StopNext: which replica makes a request is not known before it is made.
+// stopNextOn stops the next request or driver call of a replica, whose name contains the text,
+// between its check and its send. The name of a request is its method and path, that of a driver
+// call its operation and the machine; the ownership follows. Tests use StopNext: which replica
+// makes a request is not known before it is made.
 func (l *Lab) stopNextOn(ctx context.Context, process, match string) error {
 	order, err := json.Marshal(map[string]string{"match": match})
 	if err != nil {
@@ -21,15 +22,16 @@ func (l *Lab) stopNextOn(ctx context.Context, process, match string) error {
 	})
 }
 
-// Stopped names what a replica has stopped, in that order: requests and driver calls, each with the ownership that
-// it is made under, and answers to them.
+// Stopped names what a replica has stopped, in that order: requests and driver calls, each with the
+// ownership that it is made under, and answers to them.
 func (l *Lab) Stopped(ctx context.Context, process string) ([]string, error) {
 	var state struct{ Held []string }
 	err := send(ctx, http.MethodGet, l.faultPointURL(process), nil, &state)
 	return state.Held, err
 }
 
-// Resume resumes the first request or call that a replica has stopped. With answer, its answer is stopped then.
+// Resume resumes the first request or call that a replica has stopped. With answer, its answer is
+// stopped then.
 func (l *Lab) Resume(ctx context.Context, process string, answer bool) error {
 	order, err := json.Marshal(map[string]bool{"answer": answer})
 	if err != nil {

@@ -28,7 +28,8 @@ type Span struct {
 // maxTraces bounds the answer to one query.
 const maxTraces = "10000"
 
-// Spans returns the spans of a lab with tracing that have the name and the tags. Replicas send theirs each second.
+// Spans returns the spans of a lab with tracing that have the name and the tags. Replicas send
+// theirs each second.
 func (l *Lab) Spans(ctx context.Context, name string, tags map[string]string) ([]Span, error) {
 	desired, err := json.Marshal(tags)
 	if err != nil {

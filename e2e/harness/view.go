@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// SlotsView is what a process reports about itself and its slots at /debug/slots, as far as tests use it.
+// SlotsView is what a process reports about itself and its slots at /debug/slots, as far as tests
+// use it.
 type SlotsView struct {
 	Session   string
 	Suspended bool
@@ -62,7 +63,8 @@ func (l *Lab) DebugSlots(ctx context.Context, process string, out any) error {
 // answersWithin bounds the time for the answer of a process. One that is paused never answers.
 const answersWithin = time.Second
 
-// EverySlots gets the slots of all processes of the fleet, including doubles, without those that do not answer.
+// EverySlots gets the slots of all processes of the fleet, including doubles, without those that do
+// not answer.
 func (l *Lab) EverySlots(ctx context.Context) (views []SlotsView, err error) {
 	pods, err := l.Pods(ctx)
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// Volumes returns all volumes of the cloud, each with the VM that it is attached to. It is a call of the cloud like others,
-// with latency, faults and a line in the call log.
+// Volumes returns all volumes of the cloud, each with the VM that it is attached to. It is a call
+// of the cloud like others, with latency, faults and a line in the call log.
 func (c *Cloud) Volumes(ctx context.Context) ([]cloudapi.Volume, error) {
 	var all cloudapi.VolumeList
 	err := send(ctx, http.MethodGet, c.endpoint+cloudapi.PathVolumes, nil, &all)
 	return all.Items, err
 }
 
-// StatefulSet is one whose pods have a volume each, in place of a database. A pod adds a line to a file there, with its name and
-// its Node, and logs the content of the file. It ends at once when it is terminated.
+// StatefulSet is one whose pods have a volume each, in place of a database. A pod adds a line to a
+// file there, with its name and its Node, and logs the content of the file. It ends at once when it
+// is terminated.
 func StatefulSet(namespace, name string, replicas int32) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}
 	return &appsv1.StatefulSet{

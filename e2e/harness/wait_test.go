@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestEventuallyEndsWithProgress: a wait lasts as long as there is progress, and no longer than Standstill without any.
+// TestEventuallyEndsWithProgress: a wait lasts as long as there is progress, and no longer than
+// Standstill without any.
 func TestEventuallyEndsWithProgress(t *testing.T) {
 	for name, c := range map[string]struct {
 		progressFor, want time.Duration // 0: until the end
@@ -55,7 +56,8 @@ func TestEventuallyEndsARequestWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestWaitsEndWithTheLab: nothing makes progress after the launcher has ended, and the error reports that.
+// TestWaitsEndWithTheLab: nothing makes progress after the launcher has ended, and the error
+// reports that.
 func TestWaitsEndWithTheLab(t *testing.T) {
 	ended := httptest.NewServer(nil)
 	ended.Close()

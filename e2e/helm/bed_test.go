@@ -98,7 +98,8 @@ func (b *bed) follow(block string) {
 	b.step("documented: "+strings.TrimPrefix(strings.SplitN(commands, "\n", 2)[0], "# "), func() { b.shell(commands) })
 }
 
-// shell runs commands in the folder of the repository, as a user of the lab does, and returns what they print.
+// shell runs commands in the folder of the repository, as a user of the lab does, and returns what
+// they print.
 func (b *bed) shell(commands string) string {
 	b.Helper()
 	var output, failures bytes.Buffer
@@ -186,7 +187,8 @@ func (b *bed) scaleUp(name string, machines int) {
 	b.must(b.lab.ScaleDeployment(b.ctx, namespace, name, machines))
 }
 
-// roll changes the template of a MachineDeployment, and waits until some of its machines are replaced, and not all.
+// roll changes the template of a MachineDeployment, and waits until some of its machines are
+// replaced, and not all.
 func (b *bed) roll(name, revision string) {
 	b.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"revision":%q}}}}}`, revision)
@@ -202,7 +204,8 @@ func (b *bed) roll(name, revision string) {
 	})
 }
 
-// served waits until each MachineDeployment has its desired machines, of its present template, each with one VM.
+// served waits until each MachineDeployment has its desired machines, of its present template, each
+// with one VM.
 func (b *bed) served() {
 	b.Helper()
 	b.eventually("all MachineDeployments are served", func(ctx context.Context) error {

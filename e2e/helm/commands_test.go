@@ -18,7 +18,8 @@ import (
 var (
 	// pages have the commands.
 	pages = []string{"README.md", "docs/lab.md", "docs/operations/install.md"}
-	// block matches one with a name, such as "Install": the first word of the comment that it begins with.
+	// block matches one with a name, such as "Install": the first word of the comment that it begins
+	// with.
 	block = regexp.MustCompile("(?s)\n```sh\n(# ([A-Z][a-z]+): .*?)\n```\n")
 )
 
@@ -53,7 +54,8 @@ func documented(t *testing.T) map[string]string {
 	return all
 }
 
-// The tests run all blocks but those that start the lab and name the user's own values: these are what the tests set instead.
+// The tests run all blocks but those that start the lab and name the user's own values: these are
+// what the tests set instead.
 func TestDocumentedCommands(t *testing.T) {
 	all := documented(t)
 	names := slices.Sorted(maps.Keys(all))

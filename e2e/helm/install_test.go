@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// TestInstall installs the fleet, scales it, uninstalls it, and has a new installation take its machines over.
+// TestInstall installs the fleet, scales it, uninstalls it, and has a new installation take its
+// machines over.
 func TestInstall(t *testing.T) {
 	b := newBed(t)
 	b.follow("Install")
@@ -37,8 +38,8 @@ func TestInstall(t *testing.T) {
 	b.step("everything is deleted", b.end)
 }
 
-// reinstall uninstalls the fleet, scales a MachineDeployment up, and installs the fleet again. While there is no fleet, nothing
-// changes.
+// reinstall uninstalls the fleet, scales a MachineDeployment up, and installs the fleet again.
+// While there is no fleet, nothing changes.
 func (b *bed) reinstall(pool string, machines int) {
 	b.Helper()
 	before := b.identities(pool)
@@ -93,7 +94,8 @@ func (b *bed) loseNode(replica string) (node string) {
 	return ""
 }
 
-// replaceNode deletes the Node of a lost VM, as a cloud's controller manager does, and waits until its pod runs on another one.
+// replaceNode deletes the Node of a lost VM, as a cloud's controller manager does, and waits until
+// its pod runs on another one.
 func (b *bed) replaceNode(node, replica string) {
 	b.Helper()
 	b.must(b.lab.Control.CoreV1().Nodes().Delete(b.ctx, node, metav1.DeleteOptions{}))

@@ -17,8 +17,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestUnderLoad does to an installed fleet what its users do, in the middle of work: it scales it while 200 machines are created,
-// upgrades it, changes the CRDs, and rolls it back in the middle of rollouts, takes a Node from it, and reinstalls it.
+// TestUnderLoad does to an installed fleet what its users do, in the middle of work: it scales it
+// while 200 machines are created, upgrades it, changes the CRDs, and rolls it back in the middle of
+// rollouts, takes a Node from it, and reinstalls it.
 func TestUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes minutes; make helm-e2e")
@@ -74,7 +75,8 @@ func (b *bed) inCreation() {
 	})
 }
 
-// upgradeInRollout upgrades the fleet to the second version of the image in the middle of a rollout.
+// upgradeInRollout upgrades the fleet to the second version of the image in the middle of a
+// rollout.
 func (b *bed) upgradeInRollout() {
 	b.Helper()
 	b.roll("pool-0", "second")
@@ -87,8 +89,8 @@ func (b *bed) upgradeInRollout() {
 	b.step("the rollout is complete", b.served)
 }
 
-// rollBackInRollout upgrades the CRDs and flags in the middle of a rollout, and rolls all of it back to the first release in the
-// middle of another one.
+// rollBackInRollout upgrades the CRDs and flags in the middle of a rollout, and rolls all of it
+// back to the first release in the middle of another one.
 func (b *bed) rollBackInRollout() {
 	b.Helper()
 	const column = "Extra"
@@ -111,7 +113,8 @@ func (b *bed) rollBackInRollout() {
 	b.step("the rollout is complete", b.served)
 }
 
-// survivesLostNode ends the VM below a replica. The others serve its machines, and it returns when its Node is deleted.
+// survivesLostNode ends the VM below a replica. The others serve its machines, and it returns when
+// its Node is deleted.
 func (b *bed) survivesLostNode() {
 	b.Helper()
 	const lost = "fleet-1"
@@ -135,8 +138,8 @@ func (b *bed) middle(name string) {
 	b.Logf("%d of %d machines of %s are updated", d.Status.UpdatedReplicas, d.Spec.Replicas, name)
 }
 
-// buildSecond builds the image again, with another version, and puts it where the lab's Nodes find it. The build stays in bin, so that
-// the next run links nothing.
+// buildSecond builds the image again, with another version, and puts it where the lab's Nodes find
+// it. The build stays in bin, so that the next run links nothing.
 func (b *bed) buildSecond() {
 	b.Helper()
 	const variable = "github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo.version"

@@ -38,7 +38,8 @@ type document struct {
 	Annotations map[string]string
 }
 
-// TestFleetOfTheImage: replicas that run the image's binary create and delete machines, and report the image's version.
+// TestFleetOfTheImage: replicas that run the image's binary create and delete machines, and report
+// the image's version.
 func TestFleetOfTheImage(t *testing.T) {
 	bin, err := harness.Bin()
 	if err != nil {
@@ -93,7 +94,8 @@ func TestFleetOfTheImage(t *testing.T) {
 	}
 }
 
-// extract writes the fleet's binary in the image for this computer to a file, and returns the version that the image has as a label.
+// extract writes the fleet's binary in the image for this computer to a file, and returns the
+// version that the image has as a label.
 func extract(t *testing.T, layout, file string) (version string) {
 	t.Helper()
 	top := read(t, filepath.Join(layout, "index.json"))

@@ -1,9 +1,10 @@
-// Package mcmcrds derives from the fleet's CustomResourceDefinitions ones that are as lenient as MCM's: Gardener installs MCM's,
-// and the fleet must work with them. They replace the originals in tests.
+// Package mcmcrds derives from the fleet's CustomResourceDefinitions ones that are as lenient as
+// MCM's: Gardener installs MCM's, and the fleet must work with them. They replace the originals in
+// tests.
 //
-// What they lack, as MCM's do: rules, limits and defaults of any kind, the selector of the scale subresource with the
-// status field that it needs, selection of machines by class, and a schema for the metadata of templates. Patterns stay:
-// MCM's definitions have them for quantities.
+// What they lack, as MCM's do: rules, limits and defaults of any kind, the selector of the scale
+// subresource with the status field that it needs, selection of machines by class, and a schema for
+// the metadata of templates. Patterns stay: MCM's definitions have them for quantities.
 package mcmcrds
 
 import (

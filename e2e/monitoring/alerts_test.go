@@ -32,11 +32,12 @@ func fastFlags() []string {
 	}
 }
 
-// A defect of the fleet cannot be caused from outside, and all processes of the lab have one clock. promtool tests these alerts.
+// A defect of the fleet cannot be caused from outside, and all processes of the lab have one clock.
+// promtool tests these alerts.
 const defect, clocks = prefix + "Defect", prefix + "ClocksDiffer"
 
-// TestAlerts has each alert of the chart fire by a fault, after a rollout in which none does. What fires without a fault that is known to
-// cause it is an error.
+// TestAlerts has each alert of the chart fire by a fault, after a rollout in which none does. What
+// fires without a fault that is known to cause it is an error.
 func TestAlerts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("alerts wait; make alerts-e2e has them")
@@ -126,8 +127,8 @@ func (s *scene) causes(f fault) {
 	}
 }
 
-// lenientDefinitions replaces the definitions of the API by those of Machine Controller Manager, with which objects can be stored that do
-// not decode.
+// lenientDefinitions replaces the definitions of the API by those of Machine Controller Manager,
+// with which objects can be stored that do not decode.
 func (s *scene) lenientDefinitions() {
 	s.Helper()
 	client, err := dynamic.NewForConfig(s.lab.Config)

@@ -33,8 +33,8 @@ type dashboard struct {
 	} `json:"panels"`
 }
 
-// TestDashboards rolls machines in a lab, and then has some faults: each query of each dashboard has data, and the checks of runbooks work.
-// Before the faults no alert fires.
+// TestDashboards rolls machines in a lab, and then has some faults: each query of each dashboard
+// has data, and the checks of runbooks work. Before the faults no alert fires.
 func TestDashboards(t *testing.T) {
 	const namespace, pool = "tenant", "pool"
 	s := newScene(t, "", "--metrics-by-machine=all", "--machine-safety-orphan-vms-period=5s", "--machine-safety-orphan-vms-quarantine=5s",
@@ -91,7 +91,8 @@ func (s *scene) answers(file, tenant string) (queries int) {
 	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
 			queries++
-			// A panel shows 0 where there is no series; that must not hide the name of a series that does not exist.
+			// A panel shows 0 where there is no series; that must not hide the name of a series that does
+			// not exist.
 			query := strings.TrimSuffix(selection.Replace(target.Expr), " or vector(0)")
 			all, err := s.prom.QueryAll(s.ctx, query, interval)
 			if err != nil {

@@ -27,8 +27,9 @@ const (
 // The first word of the names of all alerts.
 const prefix = "MachineControllerFleet"
 
-// fault is something that goes wrong, and the alerts that fire because of it, without prefix. Alerts about one object or
-// provider may have its name after theirs, so that those of other faults do not count.
+// fault is something that goes wrong, and the alerts that fire because of it, without prefix.
+// Alerts about one object or provider may have its name after theirs, so that those of other faults
+// do not count.
 type fault struct {
 	name   string
 	alerts []string
@@ -42,13 +43,15 @@ const manyMachines = 20
 // massOfMachines is more than are deleted without an alert.
 const massOfMachines = 40
 
-// slowMachines are so much work that their replica has more than its share, whatever roots of other faults the other replicas have.
+// slowMachines are so much work that their replica has more than its share, whatever roots of other
+// faults the other replicas have.
 const slowMachines = 10 * syncs
 
 // unreachedRoots are so many MachineDeployments that each replica holds the slots of some.
 const unreachedRoots = 24
 
-// ofTenants are faults of single namespaces and zones. Each has a namespace of its own, so that all run at the same time.
+// ofTenants are faults of single namespaces and zones. Each has a namespace of its own, so that all
+// run at the same time.
 func ofTenants() []fault {
 	return []fault{
 		{"VMs do not join", []string{"MachinesDoNotJoin", "JoinSLO"}, func(s *scene) func() {
@@ -289,8 +292,8 @@ func (s *scene) namespaceOfAnother(name string) {
 	s.must(err)
 }
 
-// works waits until a replica works on slots, whatever the faults before have done to it: one that was unfit holds none at first, and one that
-// was suspended for long is about to end.
+// works waits until a replica works on slots, whatever the faults before have done to it: one that
+// was unfit holds none at first, and one that was suspended for long is about to end.
 func (s *scene) works(replica string) {
 	s.Helper()
 	s.suspended(replica, 0)

@@ -48,7 +48,8 @@ type ruleFile struct {
 	Groups []ruleGroup `json:"groups"`
 }
 
-// chartRules renders the rules of the chart. The bounds of objectives are those of production, divided by speed.
+// chartRules renders the rules of the chart. The bounds of objectives are those of production,
+// divided by speed.
 func chartRules(ctx context.Context, t *testing.T) ruleFile {
 	t.Helper()
 	bin, err := harness.Bin()
@@ -91,8 +92,9 @@ var (
 	ages = regexp.MustCompile(`(_seconds\{[^}]*\}\) > )(\d+)`)
 )
 
-// faster returns the rules with all durations divided by speed: that for which an alert waits, those of windows, and ages that are compared
-// with a number of seconds. Everything else is as the chart renders it.
+// faster returns the rules with all durations divided by speed: that for which an alert waits,
+// those of windows, and ages that are compared with a number of seconds. Everything else is as the
+// chart renders it.
 func (f ruleFile) faster(t *testing.T) ruleFile {
 	t.Helper()
 	divide := func(duration string) string {

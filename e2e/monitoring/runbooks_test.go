@@ -20,8 +20,9 @@ var (
 	checks  = regexp.MustCompile("(?s)```sh\n(.*?)```")
 )
 
-// shown has what the checks of an alert's runbook show during the fault of the test that causes it. Alerts that are not here are about pods
-// and logs of replicas, which are plain processes in the lab, or about facts that last too short.
+// shown has what the checks of an alert's runbook show during the fault of the test that causes it.
+// Alerts that are not here are about pods and logs of replicas, which are plain processes in the
+// lab, or about facts that last too short.
 func shown() map[string]string {
 	return map[string]string{
 		"MachinesDoNotJoin": "no-join", "JoinSLO": "no-join", "MachinesNotCreated": "no-quota/", "CloudErrors": "no-quota/",
@@ -32,7 +33,8 @@ func shown() map[string]string {
 	}
 }
 
-// runbooks runs the checks of all runbooks as they are written there: each must succeed, also where it finds nothing.
+// runbooks runs the checks of all runbooks as they are written there: each must succeed, also where
+// it finds nothing.
 func (s *scene) runbooks() {
 	s.Helper()
 	repository, err := harness.Repository()
@@ -78,7 +80,8 @@ func (s *scene) show(alert, text string) {
 	})
 }
 
-// checksOf returns the commands of a runbook's section Check, without those that a person has to complete.
+// checksOf returns the commands of a runbook's section Check, without those that a person has to
+// complete.
 func (s *scene) checksOf(page string) (commands []string) {
 	s.Helper()
 	text, err := os.ReadFile(page)

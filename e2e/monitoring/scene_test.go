@@ -37,8 +37,9 @@ type scene struct {
 	alerts map[string]bool
 }
 
-// newScene starts a lab, whose fleet has flags, and a Prometheus when the fleet holds its slots. refused is part of the message of a policy
-// that refuses requests of the fleet; "" if there is none.
+// newScene starts a lab, whose fleet has flags, and a Prometheus when the fleet holds its slots.
+// refused is part of the message of a policy that refuses requests of the fleet; "" if there is
+// none.
 func newScene(t *testing.T, refused string, flags ...string) *scene {
 	t.Helper()
 	ctx, lab := harness.Begin(t, harness.Options{
@@ -132,7 +133,8 @@ func (s *scene) patch(namespace, name, patch string) {
 	s.must(err)
 }
 
-// roll changes the template of a MachineDeployment, and waits until all machines have it and the old ones are gone.
+// roll changes the template of a MachineDeployment, and waits until all machines have it and the
+// old ones are gone.
 func (s *scene) roll(namespace, name, to string) {
 	s.Helper()
 	s.patch(namespace, name, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"template":%q}}}}}`, to))
@@ -149,7 +151,8 @@ func (s *scene) roll(namespace, name, to string) {
 	})
 }
 
-// noMoreMachines returns an error if a namespace has more machines, with those that are being deleted.
+// noMoreMachines returns an error if a namespace has more machines, with those that are being
+// deleted.
 func (s *scene) noMoreMachines(ctx context.Context, namespace string, than int) error {
 	list, err := s.lab.Machines.MachineV1alpha1().Machines(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

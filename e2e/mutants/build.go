@@ -29,7 +29,8 @@ type workshop struct {
 	overlay   string
 }
 
-// prepare writes the overlay, and drops mutants until the mutated packages compile. The remaining mutants are in w.mutants.
+// prepare writes the overlay, and drops mutants until the mutated packages compile. The remaining
+// mutants are in w.mutants.
 func (w *workshop) prepare(ctx context.Context) (dropped []*mutant, err error) {
 	for range 200 {
 		spans, err := w.writeOverlay()
@@ -65,7 +66,8 @@ func (w *workshop) goTool(ctx context.Context, args ...string) (output string, e
 	return out.String(), err
 }
 
-// writeOverlay writes the mutated files and returns the positions of the mutants in each, by its path and line.
+// writeOverlay writes the mutated files and returns the positions of the mutants in each, by its
+// path and line.
 func (w *workshop) writeOverlay() (spans map[string]map[*mutant][2]int, err error) {
 	spans = map[string]map[*mutant][2]int{}
 	replace := map[string]string{}
@@ -112,7 +114,8 @@ func (w *workshop) writeOverlay() (spans map[string]map[*mutant][2]int, err erro
 
 var packageClause = regexp.MustCompile(`(?m)^package \w+`)
 
-// withImport adds the import of the generated package on the line of the package clause, so that no line moves.
+// withImport adds the import of the generated package on the line of the package clause, so that no
+// line moves.
 func withImport(text string, spans map[*mutant][2]int) (string, map[*mutant][2]int) {
 	at := packageClause.FindStringIndex(text)[1]
 	added := fmt.Sprintf("; import mutant_ %q", module+"/"+switchPackage)

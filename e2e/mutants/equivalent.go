@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// equivalentName is the file of the mutants that no test can kill: an ID and the reason in each line.
+// equivalentName is the file of the mutants that no test can kill: an ID and the reason in each
+// line.
 const equivalentName = "e2e/mutants/equivalent.tsv"
 
-// explain gives the jobs of equivalent mutants their reasons. Errors: lines without ID and reason, IDs that occur twice or are not in the
-// code.
+// explain gives the jobs of equivalent mutants their reasons. Errors: lines without ID and reason,
+// IDs that occur twice or are not in the code.
 func explain(root string, jobs []job) error {
 	content, err := os.ReadFile(filepath.Join(root, equivalentName))
 	if err != nil {

@@ -31,7 +31,8 @@ func (m *mutant) pkg() string { return path.Dir(m.file) }
 type edit struct {
 	offset, length int
 	text           string
-	// outer is the length of the node that is wrapped: of two insertions at one offset, that of the larger node is outside.
+	// outer is the length of the node that is wrapped: of two insertions at one offset, that of the
+	// larger node is outside.
 	outer   int
 	closing bool
 }

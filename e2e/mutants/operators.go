@@ -85,8 +85,9 @@ func (f *finder) condition(of string, cond ast.Expr) {
 	f.add(of+"-never", fmt.Sprintf("%s %s: never", of, shortened(text, 90)), text, f.wrap(cond, "(!mutant_.On(#) && (", "))")...)
 }
 
-// unconditional makes a condition true, so that its branch always runs. A branch that leaves the function or the loop would
-// disable it, and where the condition has several parts they are dropped one by one.
+// unconditional makes a condition true, so that its branch always runs. A branch that leaves the
+// function or the loop would disable it, and where the condition has several parts they are dropped
+// one by one.
 func (f *finder) unconditional(n *ast.IfStmt) {
 	if len(n.Body.List) == 0 || isLogical(n.Cond) || isError(n.Cond) || isTime(f.text(n.Cond)) {
 		return
@@ -147,7 +148,8 @@ func (f *finder) binary(n *ast.BinaryExpr) {
 	}
 }
 
-// isTime reports whether a comparison is one of instants or durations. One nanosecond more or less is no rule.
+// isTime reports whether a comparison is one of instants or durations. One nanosecond more or less
+// is no rule.
 func isTime(text string) bool {
 	return slices.ContainsFunc([]string{"Since(", "TakeOver", "Monotonic", "silence"}, func(of string) bool { return strings.Contains(text, of) })
 }

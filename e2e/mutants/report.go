@@ -9,7 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// report writes the table of packages and nets, the survivors, and the mutants that only the time limit has killed.
+// report writes the table of packages and nets, the survivors, and the mutants that only the time
+// limit has killed.
 func report(out io.Writer, jobs []job, results map[string]result) {
 	table := map[string]map[string]int{}
 	columns := map[string]bool{}
@@ -86,8 +87,9 @@ func survivors(jobs []job, results map[string]result) []job {
 	})
 }
 
-// verdict is an error when too many survive: any with the nightly nets, more than one in twenty with those of CI. A mutant that is
-// listed as equivalent and was killed is an error, too: the reason is wrong.
+// verdict is an error when too many survive: any with the nightly nets, more than one in twenty
+// with those of CI. A mutant that is listed as equivalent and was killed is an error, too: the
+// reason is wrong.
 func verdict(o options, jobs []job, results map[string]result) error {
 	remaining := len(survivors(jobs, results))
 	for _, j := range jobs {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Each mutant that needs attention is named: one that survives, one that only a time limit has killed, and one whose reason is wrong.
+// Each mutant that needs attention is named: one that survives, one that only a time limit has
+// killed, and one whose reason is wrong.
 func TestReport(t *testing.T) {
 	named := func(id, equivalent string) job {
 		return job{mutant: &mutant{id: id, file: "a/b/sample.go", change: "drop a"}, equivalent: equivalent}

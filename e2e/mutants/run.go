@@ -123,7 +123,8 @@ func (r *runner) try(ctx context.Context, n net, m *mutant) (outcome, error) {
 	return got, r.remember(key, got)
 }
 
-// execute runs a test binary in its package's folder. Memory is limited, since a mutant may allocate without end.
+// execute runs a test binary in its package's folder. Memory is limited, since a mutant may
+// allocate without end.
 func (r *runner) execute(ctx context.Context, n net, number int, limit time.Duration) (got outcome, output string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -25,8 +25,8 @@ type net struct {
 	env   []string
 }
 
-// area is a part of the code that is mutated, and the nets that should kill its mutants, in addition to the tests of the mutated
-// package.
+// area is a part of the code that is mutated, and the nets that should kill its mutants, in
+// addition to the tests of the mutated package.
 type area struct {
 	name string
 	// files are paths of files, or of one function of a file.
@@ -34,7 +34,8 @@ type area struct {
 	nets  []net
 }
 
-// areas returns what is mutated. seeds is how many worlds the nightly simulation tries, first the first of them.
+// areas returns what is mutated. seeds is how many worlds the nightly simulation tries, first the
+// first of them.
 func areas(seeds, first string) []area {
 	worlds := "^(TestFaults|TestOutages|TestHandWrittenHolders)$"
 	fleet := net{name: "whole fleet", pkg: "internal/replica", level: nightly, args: []string{"-seeds=100", "-test.run=^TestWholeFleet$"}}
@@ -132,7 +133,8 @@ func cachesArea() area {
 	return area{"caches", []string{dir + "classes.go", dir + "grant.go", dir + "kind.go", dir + "set.go", "shard/assignment/weights.go"}, nil}
 }
 
-// slotsArea is what decides which slot an object is labeled with, and by which replica, and when it may be reconciled.
+// slotsArea is what decides which slot an object is labeled with, and by which replica, and when it
+// may be reconciled.
 func slotsArea() area {
 	const pkg = "shard/slotlabel"
 	return area{"slots", []string{
@@ -154,8 +156,8 @@ func namespacesArea() area {
 	}}
 }
 
-// reportsArea is what a session finds out about others: when slots were not served, and which sessions are unfit. The first net is the tests of
-// decisions, which take no time.
+// reportsArea is what a session finds out about others: when slots were not served, and which
+// sessions are unfit. The first net is the tests of decisions, which take no time.
 func reportsArea() area {
 	const pkg = "shard/session"
 	return area{"reports", []string{pkg + "/holders.go:holders.seen", pkg + "/holders.go:holders.unserved", pkg + "/unfit.go"}, []net{
@@ -164,8 +166,8 @@ func reportsArea() area {
 	}}
 }
 
-// accessArea is what decides which connections and requests a replica serves. Its net is the tests of these files, which take a second:
-// others of the package run whole fleets.
+// accessArea is what decides which connections and requests a replica serves. Its net is the tests
+// of these files, which take a second: others of the package run whole fleets.
 func accessArea() area {
 	const pkg = "internal/serving"
 	const tests = `^Test(.*Connections.*|.*Address.*|SlowClients.*|MetricsAreServed.*|Review.*|ManyTokens.*|AReader.*)$`
@@ -174,7 +176,8 @@ func accessArea() area {
 	}}
 }
 
-// safetyArea is what decides which VMs, Nodes and machines are deleted, frozen or left as they are, and what records it.
+// safetyArea is what decides which VMs, Nodes and machines are deleted, frozen or left as they are,
+// and what records it.
 func safetyArea() area {
 	nets := []net{
 		{name: "controllers/orphans, without simulation", pkg: "controllers/orphans", level: quick, args: []string{"-test.short", "-test.skip=^(TestSweeps|TestBrokenRules)$"}},

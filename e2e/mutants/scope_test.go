@@ -2,7 +2,8 @@ package main
 
 import "testing"
 
-// What is listed as code to mutate exists: a file or function that was moved would not be mutated any more.
+// What is listed as code to mutate exists: a file or function that was moved would not be mutated
+// any more.
 func TestAreasHaveCode(t *testing.T) {
 	for _, a := range areas("1", "1") {
 		for _, file := range a.files {

@@ -1,6 +1,7 @@
 package main
 
-// switchPackage is the import path, below the module's, of the generated package that reports which mutant is on.
+// switchPackage is the import path, below the module's, of the generated package that reports which
+// mutant is on.
 const switchPackage = "e2e/mutants/switched"
 
 // switchSource is that package. It exists in the overlay only.

@@ -18,7 +18,8 @@ import (
 // parallel is how many requests are in flight at a time; with more an API server is not faster.
 const parallel = 32
 
-// Load is a number of MachineDeployments of the same size in one namespace, which Lab.Prepare has created.
+// Load is a number of MachineDeployments of the same size in one namespace, which Lab.Prepare has
+// created.
 type Load struct {
 	Namespace             string
 	Deployments, Machines int // machines of each deployment
@@ -64,7 +65,8 @@ func (l Load) tasks(ctx context.Context, lab *harness.Lab, do func(task func() e
 	return nil
 }
 
-// Deployment is the name of a MachineDeployment, by its number. Nodes are named after it, and have no namespace.
+// Deployment is the name of a MachineDeployment, by its number. Nodes are named after it, and have
+// no namespace.
 func (l Load) Deployment(i int) string { return fmt.Sprintf("%s-%d", l.Namespace, i) }
 
 // parents creates a MachineDeployment and its only MachineSet.

@@ -24,8 +24,8 @@ const keda = "keda"
 //go:embed testdata/adapter.yaml
 var adapterManifest string
 
-// startKEDA starts KEDA's operator and its metrics adapter as processes, with the access of their ServiceAccount, and waits until the
-// API server has found the adapter.
+// startKEDA starts KEDA's operator and its metrics adapter as processes, with the access of their
+// ServiceAccount, and waits until the API server has found the adapter.
 func (s *scene) startKEDA() {
 	s.t.Helper()
 	bin, err := harness.Bin()

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// The plot is two panels above each other with one time axis: replicas and load, and machines in transition. Lengths in pixels.
+// The plot is two panels above each other with one time axis: replicas and load, and machines in
+// transition. Lengths in pixels.
 const (
 	plotWidth, plotHeight = 860, 470
 	left, right           = 60, 840 // of the panels

@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// command returns the command for a program of bin, which make scale-e2e builds, that appends to a log in the scene's folder.
+// command returns the command for a program of bin, which make scale-e2e builds, that appends to a
+// log in the scene's folder.
 func (s *scene) command(program string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	bin, err := harness.Bin()

@@ -54,8 +54,8 @@ func (s *scene) startPrometheus() *harness.Prometheus {
 	return &harness.Prometheus{URL: "http://" + address}
 }
 
-// discover writes the fleet's pods to a file, with the labels that the chart's ServiceMonitor leads to. It stands for discovery through
-// the API server, which this Prometheus is built without.
+// discover writes the fleet's pods to a file, with the labels that the chart's ServiceMonitor leads
+// to. It stands for discovery through the API server, which this Prometheus is built without.
 func (s *scene) discover(ctx context.Context, file string) error {
 	type group struct {
 		Targets []string          `json:"targets"`

@@ -20,7 +20,8 @@ import (
 // sample is the state of the fleet at one moment.
 type sample struct {
 	At time.Duration
-	// Replicas is the number of pods that the StatefulSet has, Serving that of replicas that hold slots.
+	// Replicas is the number of pods that the StatefulSet has, Serving that of replicas that hold
+	// slots.
 	Replicas, Serving int
 	// Load is what the autoscaler gets: how many replicas the fleet needs.
 	Load float64

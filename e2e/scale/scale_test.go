@@ -30,8 +30,9 @@ const (
 	quiet = 30 * time.Second
 )
 
-// TestFleetFollowsItsLoad creates 500 machines and lets them rest. The autoscaler needs four replicas for the first and two for
-// the second: 500 machines in transition are 3.3 times what one replica should carry, and 500 at rest are an eighth of it.
+// TestFleetFollowsItsLoad creates 500 machines and lets them rest. The autoscaler needs four
+// replicas for the first and two for the second: 500 machines in transition are 3.3 times what one
+// replica should carry, and 500 at rest are an eighth of it.
 func TestFleetFollowsItsLoad(t *testing.T) {
 	if reason := harness.NoKubelets(t.Context()); reason != "" || os.Geteuid() != 0 {
 		t.Fatalf("expected root, and a computer that can run kubelets, for the fleet's pods; got user %d; %s", os.Geteuid(), reason)
@@ -99,7 +100,8 @@ func (s *scene) rest(d time.Duration) {
 	}
 }
 
-// checkSteps: the number rises to its maximum and falls again, and does not go up and down in between. It falls one by one.
+// checkSteps: the number rises to its maximum and falls again, and does not go up and down in
+// between. It falls one by one.
 func (s *scene) checkSteps() {
 	var steps []int
 	for _, sample := range s.record.samples {

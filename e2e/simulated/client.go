@@ -62,8 +62,8 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 	return refused
 }
 
-// whereInvalid returns where JSON is not what is expected, without any of its content: it may come from a server that is
-// not the cloud.
+// whereInvalid returns where JSON is not what is expected, without any of its content: it may come
+// from a server that is not the cloud.
 func whereInvalid(err error) string {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("it is no JSON, from byte %d on", syntax.Offset)
@@ -151,7 +151,8 @@ func codeOf(code cloudapi.ErrorCode) driver.Code {
 	return driver.Unknown
 }
 
-// retryAfter returns the wait that the cloud requests. The body is more precise than the header, which has whole seconds.
+// retryAfter returns the wait that the cloud requests. The body is more precise than the header,
+// which has whole seconds.
 func retryAfter(header http.Header, body cloudapi.ErrorBody) time.Duration {
 	seconds := body.RetryAfterSeconds
 	if seconds <= 0 {

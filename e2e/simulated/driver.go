@@ -16,7 +16,8 @@ const Provider = "simulated"
 
 // Config configures a Driver.
 type Config struct {
-	// Endpoints are the URLs of all clouds that requests may go to. The first is for classes whose Secret names none.
+	// Endpoints are the URLs of all clouds that requests may go to. The first is for classes whose
+	// Secret names none.
 	Endpoints []string
 	// Transport makes the connections; nil means httpclient.Transport().
 	Transport http.RoundTripper
@@ -54,11 +55,11 @@ func New(cfg Config) (*Driver, error) {
 	return &Driver{endpoints: endpoints, client: httpclient.New(transport), userAgent: cfg.UserAgent}, nil
 }
 
-// CreateMachine makes the VM. The client token makes the cloud find an earlier one, so that no request looks for it first;
-// only when the cloud answers that the parameters of the earlier create were others, which happens when the class or the
-// bootstrap token has changed in between, a second request finds that VM by its tag.
-// A VM that was made for the Machine before and has ended is Aborted: no request will ever create another one for this
-// Machine.
+// CreateMachine makes the VM. The client token makes the cloud find an earlier one, so that no
+// request looks for it first; only when the cloud answers that the parameters of the earlier create
+// were others, which happens when the class or the bootstrap token has changed in between, a second
+// request finds that VM by its tag. A VM that was made for the Machine before and has ended is
+// Aborted: no request will ever create another one for this Machine.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	m := req.Machine
 	if m.UID == "" {
@@ -103,9 +104,9 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	return driver.CreateMachineResponse{VM: describe(created)}, nil
 }
 
-// InitializeMachine sets what can only be set after the create. A provider spec without such a field is Unimplemented. It
-// makes a second request when the Machine's provider ID is not known yet. The cloud checks in the same request that the VM
-// is the Machine's.
+// InitializeMachine sets what can only be set after the create. A provider spec without such a
+// field is Unimplemented. It makes a second request when the Machine's provider ID is not known
+// yet. The cloud checks in the same request that the VM is the Machine's.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err != nil {
@@ -144,11 +145,12 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	return driver.InitializeMachineResponse{VM: describe(vm)}, nil
 }
 
-// DeleteMachine removes the VM with the Machine's provider ID, for which the cloud checks in the same request whose it is. Where
-// there is none that is the Machine's it makes one request more, which looks for those with its UID, and one for each of them; of more
-// than driver.MaxOwned the others are removed by the next calls. When no VM is left, one request removes what a create has left that
-// failed before it made the VM.
-// The provider spec does not matter: a broken one does not prevent the deletion.
+// DeleteMachine removes the VM with the Machine's provider ID, for which the cloud checks in the
+// same request whose it is. Where there is none that is the Machine's it makes one request more,
+// which looks for those with its UID, and one for each of them; of more than driver.MaxOwned the
+// others are removed by the next calls. When no VM is left, one request removes what a create has
+// left that failed before it made the VM. The provider spec does not matter: a broken one does not
+// prevent the deletion.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	if req.Machine.UID == "" {
 		return driver.DeleteMachineResponse{}, withoutUID(driver.OpDelete, req.Target)
@@ -180,7 +182,8 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 	return resp, nil
 }
 
-// remove begins to terminate a VM that meets a condition. Errors: FailedPrecondition when it exists and does not meet it.
+// remove begins to terminate a VM that meets a condition. Errors: FailedPrecondition when it exists
+// and does not meet it.
 func (d *Driver) remove(ctx context.Context, op driver.Op, secret map[string][]byte, id string, condition url.Values) (vm cloudapi.Instance, err error) {
 	err = d.do(ctx, call{op: op, secret: secret, method: http.MethodDelete, path: pathOf(cloudapi.PathInstance, id), query: condition}, &vm)
 	if err == nil {
@@ -189,9 +192,9 @@ func (d *Driver) remove(ctx context.Context, op driver.Op, secret map[string][]b
 	return vm, err
 }
 
-// GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is the Machine's, with its UID,
-// for which it makes one request more.
-// A provider spec that cannot be decoded requires no initialization: it must not hide a VM that exists.
+// GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is
+// the Machine's, with its UID, for which it makes one request more. A provider spec that cannot be
+// decoded requires no initialization: it must not hide a VM that exists.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	vm, left, err := d.find(ctx, driver.OpStatus, req.Target)
 	if err != nil {
@@ -205,7 +208,8 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	return resp, nil
 }
 
-// ListMachines returns the VMs that have not begun to end, of all classes in the namespace of the class.
+// ListMachines returns the VMs that have not begun to end, of all classes in the namespace of the
+// class.
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
 	machines := map[string]string{}
 	err := d.eachPage(ctx, list{
@@ -227,7 +231,8 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }
 
-// GetUnknownFields returns the fields that ParseProviderSpec rejects, or else what it rejects otherwise. It makes no request.
+// GetUnknownFields returns the fields that ParseProviderSpec rejects, or else what it rejects
+// otherwise. It makes no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	resp, err := driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 	resp.Refused = len(resp.Fields) > 0

@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a cloud with scripted answers, which records its requests. The conformance suite against the real
-// server is in e2e/lab/cloudsim.
+// script is a cloud with scripted answers, which records its requests. The conformance suite
+// against the real server is in e2e/lab/cloudsim.
 type script struct {
 	mu       sync.Mutex
 	answers  []answer

@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// find returns the one VM of a Machine that has not begun to end. left reports whether its provider ID names a VM that is not the Machine's.
+// find returns the one VM of a Machine that has not begun to end. left reports whether its provider
+// ID names a VM that is not the Machine's.
 func (d *Driver) find(ctx context.Context, op driver.Op, target driver.Target) (vm cloudapi.Instance, left bool, err error) {
 	if id, ok := parseProviderID(target.Machine.Spec.ProviderID); ok {
 		err := d.do(ctx, call{
@@ -66,7 +67,8 @@ func meets(vm cloudapi.Instance, condition url.Values) bool {
 	return !slices.ContainsFunc(condition[cloudapi.QueryIfNoTag], func(key string) bool { _, has := vm.Tags[key]; return has })
 }
 
-// findByUID is find for a Machine whose provider ID is not known, or not of its VM. It stops at the second VM.
+// findByUID is find for a Machine whose provider ID is not known, or not of its VM. It stops at the
+// second VM.
 func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Target) (found cloudapi.Instance, err error) {
 	known := false
 	err = d.eachByUID(ctx, op, target, func(page cloudapi.InstanceList) (more bool, err error) {
@@ -88,8 +90,9 @@ func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Targ
 	return found, believe(op, found, found.ID, target.Machine.Name)
 }
 
-// removeByUID begins to terminate the VMs with the Machine's UID: all on the first page that has any. gone reports whether
-// none is left, so it is false while there are further pages: the next call reads them.
+// removeByUID begins to terminate the VMs with the Machine's UID: all on the first page that has
+// any. gone reports whether none is left, so it is false while there are further pages: the next
+// call reads them.
 func (d *Driver) removeByUID(ctx context.Context, target driver.Target) (gone bool, err error) {
 	gone = true
 	err = d.eachByUID(ctx, driver.OpDelete, target, func(page cloudapi.InstanceList) (more bool, err error) {
@@ -110,8 +113,8 @@ func (d *Driver) removeByUID(ctx context.Context, target driver.Target) (gone bo
 	return gone, err
 }
 
-// removeLeftovers removes the network interfaces and disks with the Machine's UID that belong to no VM. The cloud looks for the tag in
-// the request that removes them.
+// removeLeftovers removes the network interfaces and disks with the Machine's UID that belong to no
+// VM. The cloud looks for the tag in the request that removes them.
 func (d *Driver) removeLeftovers(ctx context.Context, target driver.Target) error {
 	var removed cloudapi.LeftoverList
 	return d.do(ctx, call{
@@ -133,7 +136,8 @@ func (d *Driver) eachByUID(
 	}, use)
 }
 
-// maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages of a tenth of the requested size.
+// maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages of a
+// tenth of the requested size.
 const maxPages = 10 * driver.MaxListed / cloudapi.MaxPageSize
 
 // list is a list of the VMs with all of some tags and one of some states.
@@ -147,8 +151,8 @@ type list struct {
 	pages  int               // at most
 }
 
-// eachPage calls use with the pages of a list, one after the other, until it returns false. Except for what use keeps, one
-// page is in memory.
+// eachPage calls use with the pages of a list, one after the other, until it returns false. Except
+// for what use keeps, one page is in memory.
 func (d *Driver) eachPage(ctx context.Context, l list, use func(cloudapi.InstanceList) (more bool, err error)) error {
 	token := ""
 	for range l.pages {
@@ -208,8 +212,8 @@ func believeTags(op driver.Op, id string, tags map[string]string, requested []st
 	return nil
 }
 
-// believe returns an error unless a VM of an answer can be the requested one. Its ID becomes part of paths of further
-// requests, and its name that of a Node.
+// believe returns an error unless a VM of an answer can be the requested one. Its ID becomes part
+// of paths of further requests, and its name that of a Node.
 func believe(op driver.Op, vm cloudapi.Instance, id, name string) error {
 	named, ok := parseProviderID(vm.ProviderID)
 	if !ok || named != vm.ID || vm.ID != id || vm.Name != name {
@@ -223,8 +227,8 @@ func withoutUID(op driver.Op, target driver.Target) error {
 	return driver.Errorf(op, driver.InvalidArgument, "Machine %q has no UID: no VM can be identified as its own", target.Machine.Name)
 }
 
-// parseProviderID returns the cloud's ID in simulated:///<region>/<zone>/<id>; ok is false for what is not of this cloud, and so
-// names no VM of it.
+// parseProviderID returns the cloud's ID in simulated:///<region>/<zone>/<id>; ok is false for what
+// is not of this cloud, and so names no VM of it.
 func parseProviderID(providerID string) (id string, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(providerID, cloudapi.ProviderIDPrefix), "/")
 	if !strings.HasPrefix(providerID, cloudapi.ProviderIDPrefix) || len(parts) != 3 || !isID(parts[2]) {

@@ -18,7 +18,8 @@ func lie(change func(*cloudapi.Instance)) cloudapi.Instance {
 	return v
 }
 
-// An answer of a cloud is used only if it can describe the requested VM, and no other answer is shown.
+// An answer of a cloud is used only if it can describe the requested VM, and no other answer is
+// shown.
 func TestFalseAnswersAreRejected(t *testing.T) {
 	const id = "simulated:///r/z/i-1"
 	one := map[string]any{
@@ -118,7 +119,8 @@ func TestFalseAnswersAreRejected(t *testing.T) {
 	}
 }
 
-// wantUnknown fails the test unless an error leaves open whether there is a VM, and does not contain the body.
+// wantUnknown fails the test unless an error leaves open whether there is a VM, and does not
+// contain the body.
 func wantUnknown(t *testing.T, what string, err error) {
 	t.Helper()
 	if code := driver.CodeOf(err); code != driver.Internal && code != driver.Unknown {

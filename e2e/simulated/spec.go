@@ -19,12 +19,14 @@ const (
 	TagMachine = "machine"
 	// TagMachineUID is the UID of the VM's Machine.
 	TagMachineUID = "machine-uid"
-	// TagControlCluster is the ID of the control cluster. A VM that was made while the ID was not known does not have it.
+	// TagControlCluster is the ID of the control cluster. A VM that was made while the ID was not
+	// known does not have it.
 	TagControlCluster = "control-cluster"
 )
 
-// ProviderSpec is MachineClass.providerSpec for the simulated cloud. All fields are optional; the cloud has a default for
-// each field (see cloudapi), so that an empty object, or none, is a valid spec.
+// ProviderSpec is MachineClass.providerSpec for the simulated cloud. All fields are optional; the
+// cloud has a default for each field (see cloudapi), so that an empty object, or none, is a valid
+// spec.
 type ProviderSpec struct {
 	Region       string            `json:"region,omitempty"`
 	Zone         string            `json:"zone,omitempty"`
@@ -43,8 +45,8 @@ type ProviderSpec struct {
 // specFields lists the fields, for messages.
 const specFields = "region, zone, instanceType, image, network, tags, boot, dataVolumes, sourceDestCheck"
 
-// ParseProviderSpec reads a provider spec. Unknown, duplicate and mistyped fields are errors that name the field. What only
-// the cloud can check, such as whether a zone exists, is not checked.
+// ParseProviderSpec reads a provider spec. Unknown, duplicate and mistyped fields are errors that
+// name the field. What only the cloud can check, such as whether a zone exists, is not checked.
 func ParseProviderSpec(raw []byte) (ProviderSpec, error) {
 	var spec ProviderSpec
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {

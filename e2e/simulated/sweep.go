@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// The lists that ListResources reads, one after the other. Each value begins the tokens of the pages of one list.
+// The lists that ListResources reads, one after the other. Each value begins the tokens of the
+// pages of one list.
 const (
 	listOfVMs       = "vms:"
 	listOfLeftovers = "leftovers:"
@@ -28,8 +29,8 @@ var kinds = map[cloudapi.LeftoverKind]driver.ResourceKind{
 	cloudapi.LeftoverDisk:             driver.ResourceDisk,
 }
 
-// Scope returns the endpoint and a hash of the credential: the cloud has no other name for an account. Two Secrets with different
-// credentials of one account are two scopes.
+// Scope returns the endpoint and a hash of the credential: the cloud has no other name for an
+// account. Two Secrets with different credentials of one account are two scopes.
 func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 	endpoint, err := d.endpointOf(driver.OpScope, req.Secret)
 	if err != nil {
@@ -43,8 +44,9 @@ func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 	return endpoint.String() + "#" + hex.EncodeToString(hash[:8]), nil
 }
 
-// ListResources returns the VMs with the tags of the fleet that have not begun to end, and after their last page the left-overs with
-// these tags. Each call makes one request. A VM or a left-over without the name or the UID of a Machine is not listed.
+// ListResources returns the VMs with the tags of the fleet that have not begun to end, and after
+// their last page the left-overs with these tags. Each call makes one request. A VM or a left-over
+// without the name or the UID of a Machine is not listed.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	if err := mayBeSwept(driver.OpResources, req.ScopeRequest); err != nil {
 		return driver.ListResourcesResponse{}, err
@@ -78,7 +80,8 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 	return resp, nil
 }
 
-// leftovers returns a page of left-overs. One of a kind that the driver does not know is not listed, and so never deleted.
+// leftovers returns a page of left-overs. One of a kind that the driver does not know is not
+// listed, and so never deleted.
 func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest, tags []string, token string) (driver.ListResourcesResponse, error) {
 	var page cloudapi.LeftoverList
 	err := d.do(ctx, call{
@@ -111,13 +114,15 @@ func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest,
 	return resp, nil
 }
 
-// createdFor returns the Machine for which a resource with these tags was made; ok is false if the tags do not identify one.
+// createdFor returns the Machine for which a resource with these tags was made; ok is false if the
+// tags do not identify one.
 func createdFor(tags map[string]string) (r driver.Resource, ok bool) {
 	r = driver.Resource{Namespace: tags[TagCluster], Machine: tags[TagMachine], MachineUID: types.UID(tags[TagMachineUID])}
 	return r, r.Namespace != "" && r.Machine != "" && r.MachineUID != ""
 }
 
-// DeleteResource deletes a VM or a left-over. It makes one request, in which the cloud checks the tags.
+// DeleteResource deletes a VM or a left-over. It makes one request, in which the cloud checks the
+// tags.
 func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
 	r := req.Resource
 	if err := mayBeSwept(driver.OpSweep, req.ScopeRequest); err != nil {
@@ -163,7 +168,8 @@ func (d *Driver) sweep(ctx context.Context, req driver.DeleteResourceRequest, co
 	return false, driver.Errorf(driver.OpSweep, driver.InvalidArgument, "the cloud has no %s %q; expected one that was listed", r.Kind, r.ID)
 }
 
-// mayBeSwept returns an error when the control cluster is not known: then tags do not distinguish what this fleet has made.
+// mayBeSwept returns an error when the control cluster is not known: then tags do not distinguish
+// what this fleet has made.
 func mayBeSwept(op driver.Op, req driver.ScopeRequest) error {
 	if req.ControlCluster == "" {
 		return driver.Errorf(op, driver.InvalidArgument, "the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")

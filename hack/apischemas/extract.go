@@ -13,15 +13,17 @@ type schema = map[string]any
 const (
 	// definitionsFile is the file with what several kinds have in common.
 	definitionsFile = "_definitions.json"
-	// references begin with the first in OpenAPI documents, and with the second in the files that are written.
+	// references begin with the first in OpenAPI documents, and with the second in the files that are
+	// written.
 	openAPIReference, fileReference = "#/components/schemas/", definitionsFile + "#/definitions/"
 )
 
-// checked are the keywords that are kept: the others do not decide whether an object is valid, or only an API server checks them.
+// checked are the keywords that are kept: the others do not decide whether an object is valid, or
+// only an API server checks them.
 var checked = []string{"type", "enum", "required"}
 
-// extract returns the files with the schemas of all kinds, by name. documents are the schemas of OpenAPI documents, by the name of
-// the document. Errors: a kind that its document does not have.
+// extract returns the files with the schemas of all kinds, by name. documents are the schemas of
+// OpenAPI documents, by the name of the document. Errors: a kind that its document does not have.
 func extract(documents map[string]schema) (map[string]schema, error) {
 	files, definitions := map[string]schema{}, schema{}
 	for _, k := range kinds {
@@ -60,8 +62,8 @@ func collect(name string, schemas, definitions schema) {
 	definitions[name] = strict(s, func(other string) { collect(other, schemas, definitions) })
 }
 
-// strict returns a JSON schema that accepts what an OpenAPI schema accepts, but no field that it does not have. refer is called for each
-// schema that it refers to.
+// strict returns a JSON schema that accepts what an OpenAPI schema accepts, but no field that it
+// does not have. refer is called for each schema that it refers to.
 func strict(s schema, refer func(name string)) schema {
 	result := schema{}
 	for _, keyword := range checked {

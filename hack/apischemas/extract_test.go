@@ -50,7 +50,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestExtract: each kind has a file, what they refer to is in one of definitions, also where it refers to itself, and nothing else is.
+// TestExtract: each kind has a file, what they refer to is in one of definitions, also where it
+// refers to itself, and nothing else is.
 func TestExtract(t *testing.T) {
 	documents := map[string]schema{}
 	for _, k := range kinds {

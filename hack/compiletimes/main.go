@@ -1,5 +1,6 @@
-// Command compiletimes prints what builds have compiled, from the graphs that `go build -debug-actiongraph=FILE` writes: for each group
-// of packages their number and the CPU seconds of the compiler, a column for each file. What came from the cache is not in it.
+// Command compiletimes prints what builds have compiled, from the graphs that `go build
+// -debug-actiongraph=FILE` writes: for each group of packages their number and the CPU seconds of
+// the compiler, a column for each file. What came from the cache is not in it.
 package main
 
 import (

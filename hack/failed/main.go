@@ -1,9 +1,11 @@
-// Command failed names the tests that failed, and the commands that repeat them. It reads what go test -json has printed:
+// Command failed names the tests that failed, and the commands that repeat them. It reads what go
+// test -json has printed:
 //
 //	go run ./hack/failed -module example.com/m/lab -folder lab -command 'go -C lab test -race' <output.json
 //
-// A test that ran when its process ended has failed, too. A test is repeated whole: its subtests may build on each other. A package in
-// which no test has failed is repeated whole: it was not built, or its process ended outside of a test.
+// A test that ran when its process ended has failed, too. A test is repeated whole: its subtests
+// may build on each other. A package in which no test has failed is repeated whole: it was not
+// built, or its process ended outside of a test.
 package main
 
 import (
@@ -70,7 +72,8 @@ func failures(output io.Reader) (map[string][]string, error) {
 	return failed, nil
 }
 
-// report returns the names of tests and the commands, or only the command if no package is known to have failed.
+// report returns the names of tests and the commands, or only the command if no package is known to
+// have failed.
 func report(failed map[string][]string, module, folder, command string) string {
 	var out strings.Builder
 	for _, pkg := range slices.Sorted(maps.Keys(failed)) {

@@ -43,7 +43,8 @@ func (d dashboard) variables() []object {
 	return all
 }
 
-// panels places the panels: those of a row one after the other, and in a new line where one does not fit.
+// panels places the panels: those of a row one after the other, and in a new line where one does
+// not fit.
 func (d dashboard) panels() []object {
 	var all []object
 	id, y := 0, 0

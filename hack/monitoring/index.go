@@ -68,7 +68,8 @@ func writeIndex(file string, sources ...string) error {
 	return write(file, text.Bytes())
 }
 
-// alertsOf returns the alerts among rules. One with several severities is one alert that has all of them.
+// alertsOf returns the alerts among rules. One with several severities is one alert that has all of
+// them.
 func alertsOf(all []rule) []rule {
 	var alerts []rule
 	for _, r := range all {

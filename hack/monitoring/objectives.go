@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// The files with rules. Alerts are written by hand; those about objectives repeat a few expressions for many windows.
+// The files with rules. Alerts are written by hand; those about objectives repeat a few expressions
+// for many windows.
 const (
 	alertsFile     = "alerts.yaml"
 	objectivesFile = "objectives.yaml"
@@ -14,20 +15,21 @@ const (
 const (
 	// fleet selects the series of a fleet. The chart replaces both values by those of the release.
 	fleet = `job="fleet",namespace="machine-controller-fleet"`
-	// fewest is the number of events below which errors count as a share of this many: an objective of 99 % says nothing about ten
-	// machines, and one of them that fails is no reason for an alert.
+	// fewest is the number of events below which errors count as a share of this many: an objective of
+	// 99 % says nothing about ten machines, and one of them that fails is no reason for an alert.
 	fewest = 100
 	// runbooks is where the pages of alerts are. The chart replaces it, too.
 	runbooks = "https://github.com/machine-controller-fleet/machine-controller-fleet/blob/main/docs/runbooks/"
 )
 
-// objective is a share of events that have to be good. The chart's value prometheusRule.objectives.<name> changes it.
+// objective is a share of events that have to be good. The chart's value
+// prometheusRule.objectives.<name> changes it.
 type objective struct {
 	name string
 	// ratio is the share, from 0 to 1.
 	ratio string
-	// events and good are numbers of events in a window, and bad is the share of bad ones, as PromQL; $w is the window. There are the first
-	// two or the last.
+	// events and good are numbers of events in a window, and bad is the share of bad ones, as PromQL;
+	// $w is the window. There are the first two or the last.
 	events, good, bad string
 	// alert is the name of the alert, and the rest is its text.
 	alert, summary, description string
@@ -54,8 +56,8 @@ func all() []objective {
 	}
 }
 
-// unserved is a function of the slot-seconds without a live holder, of which each replica sees all, and of those that replicas held without
-// reconciling.
+// unserved is a function of the slot-seconds without a live holder, of which each replica sees all,
+// and of those that replicas held without reconciling.
 func unserved(function, window string) string {
 	return fmt.Sprintf("max by (job, namespace) (%s(mcf_unowned_slot_seconds_total{%s}[%s])) + sum by (job, namespace) (%[1]s(mcf_unopened_slot_seconds_total{%[2]s}[%[3]s]))",
 		function, fleet, window)
@@ -66,19 +68,21 @@ func ended(step string) string {
 	return fmt.Sprintf(`sum by (job, namespace) (increase(mcf_machine_step_seconds_count{%s,step="%s"}[$w]))`, fleet, step)
 }
 
-// within is the number of those that did so within a bound in seconds. It is one of the histogram's, and ends in .0 where OpenMetrics is
-// scraped.
+// within is the number of those that did so within a bound in seconds. It is one of the
+// histogram's, and ends in .0 where OpenMetrics is scraped.
 func within(step string, seconds int) string {
 	return fmt.Sprintf(`sum by (job, namespace) (increase(mcf_machine_step_seconds_bucket{%s,step="%s",le=~"%d([.]0)?"}[$w]))`, fleet, step, seconds)
 }
 
-// burn is a condition of an alert: in both windows the budget is used so many times faster than allowed.
+// burn is a condition of an alert: in both windows the budget is used so many times faster than
+// allowed.
 type burn struct {
 	long, short string
 	rate        string
 }
 
-// The alerts of each objective, and all windows that they need. At 14.4 times the allowed rate an hour uses 2 % of the budget of 30 days.
+// The alerts of each objective, and all windows that they need. At 14.4 times the allowed rate an
+// hour uses 2 % of the budget of 30 days.
 func burns() map[string][]burn {
 	return map[string][]burn{
 		"critical": {{"1h", "5m", "14.4"}, {"6h", "30m", "6"}},

@@ -15,8 +15,8 @@ var (
 	condition = regexp.MustCompile(`eq \.type "(\w+)"`)
 )
 
-// TestRunbooksConditionsAreShownOfAllKinds: MachineSets have MCM's field machineSetCondition, and conditions beside it where the definitions
-// are the fleet's.
+// TestRunbooksConditionsAreShownOfAllKinds: MachineSets have MCM's field machineSetCondition, and
+// conditions beside it where the definitions are the fleet's.
 func TestRunbooksConditionsAreShownOfAllKinds(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/*.md")
 	if err != nil {

@@ -27,7 +27,8 @@ type panel struct {
 	Title string `json:"title"`
 	// Shows is what it means, for its tooltip.
 	Shows string `json:"shows"`
-	// Kind is graph, which is the default, stat, which is the last value, or table, which has the last values with their labels.
+	// Kind is graph, which is the default, stat, which is the last value, or table, which has the last
+	// values with their labels.
 	Kind kind `json:"kind"`
 	// Unit is that of the values, as Grafana names it; short, a plain number, is the default.
 	Unit string `json:"unit"`
@@ -65,8 +66,9 @@ const (
 	statHeight             = 4
 )
 
-// selections are the matchers that queries refer to. Series about an object have its namespace, and those about the fleet its own. The chart has
-// the processes of drivers scraped as jobs of their own.
+// selections are the matchers that queries refer to. Series about an object have its namespace, and
+// those about the fleet its own. The chart has the processes of drivers scraped as jobs of their
+// own.
 func selections() *strings.Replacer {
 	return strings.NewReplacer(
 		"$fleet", `job="$job",namespace="$namespace"`,

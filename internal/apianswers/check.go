@@ -26,11 +26,12 @@ func Check(config *rest.Config) *rest.Config {
 // checked is the http.RoundTripper.
 type checked struct{ next http.RoundTripper }
 
-// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to
+// close.
 func (c *checked) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// RoundTrip sends a request, and returns an answer of an API server, or the status 502. Errors: those of the transport below, also while the
-// beginning of the answer is read.
+// RoundTrip sends a request, and returns an answer of an API server, or the status 502. Errors:
+// those of the transport below, also while the beginning of the answer is read.
 func (c *checked) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := c.next.RoundTrip(r)
 	if err != nil {
@@ -64,8 +65,9 @@ var (
 	statusProtobuf = []byte("\x0a\x02v1\x12\x06Status")
 )
 
-// isWritten reports whether an API server has written an answer: an object, which is a Status if the request has failed, or events of a watch. The
-// body stays as it was. Errors: those of the connection.
+// isWritten reports whether an API server has written an answer: an object, which is a Status if
+// the request has failed, or events of a watch. The body stays as it was. Errors: those of the
+// connection.
 func isWritten(answer *http.Response, isWatch bool) (bool, error) {
 	encoding, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	isProtobuf := encoding == runtime.ContentTypeProtobuf
@@ -96,8 +98,8 @@ type readBody struct {
 	io.Closer
 }
 
-// rejection returns the answer that a client gets instead of one that no API server has written. It is a Status, without anything of that body, and
-// has its Retry-After.
+// rejection returns the answer that a client gets instead of one that no API server has written. It
+// is a Status, without anything of that body, and has its Retry-After.
 func rejection(of *http.Response) *http.Response {
 	const status = http.StatusBadGateway
 	raw, _ := json.Marshal(metav1.Status{ // all of it can be encoded

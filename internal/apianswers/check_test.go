@@ -180,7 +180,8 @@ func TestAnswersOfAPIServersArrive(t *testing.T) {
 	}
 }
 
-// Custom resources, and lists of them, are encoded with sorted fields; metadata of all resources in both encodings.
+// Custom resources, and lists of them, are encoded with sorted fields; metadata of all resources in
+// both encodings.
 func TestCustomResourcesAndMetadataArrive(t *testing.T) {
 	custom := func(kind string, more map[string]any) string {
 		fields := map[string]any{"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "m", "resourceVersion": "1"}}

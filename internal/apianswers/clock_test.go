@@ -60,7 +60,8 @@ func near(t *testing.T, what string, got, want time.Time, within time.Duration) 
 	}
 }
 
-// The first answer sets the clock, whichever of the two is wrong, and a slow one no less exactly than its own duration allows.
+// The first answer sets the clock, whichever of the two is wrong, and a slow one no less exactly
+// than its own duration allows.
 func TestFirstAnswerSetsTheClock(t *testing.T) {
 	for _, by := range []time.Duration{-10 * time.Minute, -9 * time.Second, 0, 9 * time.Second, 10 * time.Minute} {
 		for _, way := range []time.Duration{0, time.Second} {
@@ -108,7 +109,8 @@ func TestWithoutADateTheTimeIsThatOfTheProcess(t *testing.T) {
 	})
 }
 
-// A server among others whose clock is wrong does not move the time while the others answer, and a clock that was set moves it soon.
+// A server among others whose clock is wrong does not move the time while the others answer, and a
+// clock that was set moves it soon.
 func TestLaterAnswersCorrectTheClockWhenNoneAgrees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{}
@@ -128,7 +130,8 @@ func TestLaterAnswersCorrectTheClockWhenNoneAgrees(t *testing.T) {
 	})
 }
 
-// The last jump forward is reported, and no correction that lets times on objects look newer than they are, or hardly older.
+// The last jump forward is reported, and no correction that lets times on objects look newer than
+// they are, or hardly older.
 func TestLastJump(t *testing.T) {
 	for name, tc := range map[string]struct{ first, then, want time.Duration }{
 		"none":              {},
@@ -191,7 +194,8 @@ func TestAheadOf(t *testing.T) {
 	})
 }
 
-// An API server among others whose clock differs a little does not hide by how much the clusters differ.
+// An API server among others whose clock differs a little does not hide by how much the clusters
+// differ.
 func TestAheadOfWhileAnswersDisagree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{}
@@ -216,9 +220,10 @@ type suspended struct {
 
 func (s *suspended) Now() time.Time { return s.RealClock.Now().Add(-s.slept) }
 
-// Two clusters with one time, after a suspension: neither is ahead of the other at any moment, although the answers of one come earlier. A drain that
-// begins would take the times of its objects for two hours older than they are. Where the wall clock shows the suspension, the first answer of each ends
-// it.
+// Two clusters with one time, after a suspension: neither is ahead of the other at any moment,
+// although the answers of one come earlier. A drain that begins would take the times of its objects
+// for two hours older than they are. Where the wall clock shows the suspension, the first answer of
+// each ends it.
 func TestAfterASuspensionNoClusterIsAhead(t *testing.T) {
 	for _, isShown := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ListHealth records whether an API server answers lists of some resources. Create one with NewListHealth. It is safe for concurrent use.
+// ListHealth records whether an API server answers lists of some resources. Create one with
+// NewListHealth. It is safe for concurrent use.
 type ListHealth struct {
 	clock clock.PassiveClock
 
@@ -24,8 +25,8 @@ type ListHealth struct {
 // listing has the results of the lists of a resource.
 type listing struct {
 	begun []*time.Time // of those that are not answered yet
-	// failed counts the lists that have failed since one was last answered; since is when the first of them began, last when the last one
-	// failed.
+	// failed counts the lists that have failed since one was last answered; since is when the first of
+	// them began, last when the last one failed.
 	failed      int
 	since, last time.Time
 	// took is how long the last list took that was answered.
@@ -35,8 +36,8 @@ type listing struct {
 // mostPatience limits how long a list may hang because the one before was slow.
 const mostPatience = 4 * time.Minute
 
-// Patience returns for how long a list may not be answered before that is a fault: where the last one that was answered was slow, for twice
-// as long as that one took.
+// Patience returns for how long a list may not be answered before that is a fault: where the last
+// one that was answered was slow, for twice as long as that one took.
 func Patience(after, took time.Duration) time.Duration { return max(after, min(2*took, mostPatience)) }
 
 // NewListHealth returns a ListHealth of lists of these resources, of which nothing is broken.
@@ -48,8 +49,8 @@ func NewListHealth(c clock.PassiveClock, resources ...string) *ListHealth {
 	return h
 }
 
-// Broken returns a resource whose lists are not answered: several have failed, for that long and recently, or one has hung for its Patience.
-// ok is false if there is none.
+// Broken returns a resource whose lists are not answered: several have failed, for that long and
+// recently, or one has hung for its Patience. ok is false if there is none.
 func (h *ListHealth) Broken(after time.Duration) (resource string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,8 +75,8 @@ func (h *ListHealth) Wrap(next http.RoundTripper) http.RoundTripper {
 	return &listTransport{health: h, next: next}
 }
 
-// Begin records that a list was requested. done records its outcome, once: whether it was answered, and if not whether that is evidence
-// of anything.
+// Begin records that a list was requested. done records its outcome, once: whether it was answered,
+// and if not whether that is evidence of anything.
 func (h *ListHealth) Begin(resource string) (done func(ok, isEvidence bool)) {
 	l := h.kinds[resource]
 	if l == nil {
@@ -107,7 +108,8 @@ func (h *ListHealth) Begin(resource string) (done func(ok, isEvidence bool)) {
 // unrecorded is the key of a context whose lists are not recorded.
 type unrecorded struct{}
 
-// Unrecorded returns a context whose lists are not recorded: those of which something else decides how long they may take.
+// Unrecorded returns a context whose lists are not recorded: those of which something else decides
+// how long they may take.
 func Unrecorded(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unrecorded{}, true)
 }
@@ -118,7 +120,8 @@ type listTransport struct {
 	next   http.RoundTripper
 }
 
-// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to
+// close.
 func (t *listTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip sends a request. Errors: those of the transport below.
@@ -166,7 +169,8 @@ func (b *listBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// listedResource returns the resource that a request lists; ok is false if it is another request, or a watch.
+// listedResource returns the resource that a request lists; ok is false if it is another request,
+// or a watch.
 func listedResource(r *http.Request) (resource string, ok bool) {
 	if r.Method != http.MethodGet || r.URL.Query().Get("watch") != "" {
 		return "", false

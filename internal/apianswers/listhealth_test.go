@@ -151,7 +151,8 @@ func TestSlowListsAreNotBroken(t *testing.T) {
 	}
 }
 
-// TestListsThatAreNoEvidence: a single failure, lists of other resources, and those of which something else decides how long they may take.
+// TestListsThatAreNoEvidence: a single failure, lists of other resources, and those of which
+// something else decides how long they may take.
 func TestListsThatAreNoEvidence(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	health := NewListHealth(clock, "nodes")

@@ -137,7 +137,8 @@ func rows(at string, f field, required bool) []string {
 	return all
 }
 
-// typeOf returns the type of a field; known reports whether it is a type of Kubernetes, whose fields are described there.
+// typeOf returns the type of a field; known reports whether it is a type of Kubernetes, whose
+// fields are described there.
 func typeOf(f field) (name string, known bool) {
 	switch {
 	case f.IntOrString:

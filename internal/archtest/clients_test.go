@@ -13,7 +13,8 @@ var clientConstructors = []string{
 	"InClusterConfig", "BuildConfigFromFlags", "BuildConfigFromKubeconfigGetter",
 }
 
-// answersAreChecked: a file of a binary that reads a configuration of a client makes the clients reject answers that no API server has written.
+// answersAreChecked: a file of a binary that reads a configuration of a client makes the clients
+// reject answers that no API server has written.
 func answersAreChecked(files []goFile) (findings []string) {
 	for _, f := range files {
 		if !makesClients(f) || f.isTest() {
@@ -41,11 +42,13 @@ func answersAreChecked(files []goFile) (findings []string) {
 	return findings
 }
 
-// makesClients reports whether clients are made in the folder of a file: in binaries, and in the wiring of a replica.
+// makesClients reports whether clients are made in the folder of a file: in binaries, and in the
+// wiring of a replica.
 func makesClients(f goFile) bool { return f.inside("cmd") || f.inside("internal/replica") }
 
-// clientsAreFenced: the wiring makes all clients, and puts the Fence below each. The store of Leases makes its own, to have
-// connections of its own, from a configuration that already has the Fence.
+// clientsAreFenced: the wiring makes all clients, and puts the Fence below each. The store of
+// Leases makes its own, to have connections of its own, from a configuration that already has the
+// Fence.
 func clientsAreFenced(files []goFile) (findings []string) {
 	for _, f := range files {
 		if makesClients(f) || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// configsAreValidated: a configuration that a New of the product gets is validated by it, so that a missing field is an error with its name, and
-// no panic at its first use.
+// configsAreValidated: a configuration that a New of the product gets is validated by it, so that a
+// missing field is an error with its name, and no panic at its first use.
 func configsAreValidated(files []goFile) (findings []string) {
 	validated := map[string]bool{} // by folder and type
 	var makers []maker

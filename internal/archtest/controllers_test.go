@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestControllers makes the table of the values of the key and label "controller" of the constants that name runners.
+// TestControllers makes the table of the values of the key and label "controller" of the constants
+// that name runners.
 func TestControllers(t *testing.T) {
 	const names = "internal/runner/names.go"
 	file, err := parse(names, read(t, names))
@@ -36,7 +37,8 @@ func TestControllers(t *testing.T) {
 	compareTable(t, controllersHead, controllersTail, "| controller | reconciles |\n|---|---|\n"+rows.String())
 }
 
-// runnersAreNamedInOnePlace: what users see as the controller of a line or a series is in one list, and so in the docs.
+// runnersAreNamedInOnePlace: what users see as the controller of a line or a series is in one list,
+// and so in the docs.
 func runnersAreNamedInOnePlace(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.isTest() || f.inside("internal/testkit") {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// deletionsHaveReceipts: a request that deletes a Machine, a Node or a resource at a cloud is sent by the function that is passed, with its reason,
-// to the Recorder of internal/deletion. What is between a controller and a cloud passes requests on.
+// deletionsHaveReceipts: a request that deletes a Machine, a Node or a resource at a cloud is sent
+// by the function that is passed, with its reason, to the Recorder of internal/deletion. What is
+// between a controller and a cloud passes requests on.
 func deletionsHaveReceipts(files []goFile) (findings []string) {
 	for _, f := range files {
 		if !f.inside("controllers") && !f.inside("cmd") && !f.inside("internal/replica") && !f.inside("shard") || f.inside("shard/fence") || f.isTest() {
@@ -34,7 +35,8 @@ func deletionsHaveReceipts(files []goFile) (findings []string) {
 	return findings
 }
 
-// isRecorded reports whether a call is that of a Recorder, which is the field Deletions of a configuration, or the field deletions of a type.
+// isRecorded reports whether a call is that of a Recorder, which is the field Deletions of a
+// configuration, or the field deletions of a type.
 func isRecorded(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || method.Sel.Name != "Delete" {

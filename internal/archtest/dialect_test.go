@@ -10,10 +10,12 @@ import (
 	"testing"
 )
 
-// dialect are words for which plain technical English has a precise one: an actor has a name, and a process reports, records or emits.
+// dialect are words for which plain technical English has a precise one: an actor has a name, and a
+// process reports, records or emits.
 var dialect = regexp.MustCompile(`(?i)\b(nobody|somebody|whoever|everybody|anybody|told|tells?|telling)\b`)
 
-// plainWords: comments and texts name who does what. Names of domains and of things that do not exist are data.
+// plainWords: comments and texts name who does what. Names of domains and of things that do not
+// exist are data.
 func plainWords(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.isGenerated() || f.inside("internal/archtest") {
@@ -40,7 +42,8 @@ func plainWords(files []goFile) (findings []string) {
 	return findings
 }
 
-// fieldTerms lists words for which docs/vocabulary.md or a plain word exists: "regardless of", "in addition to", "permanently", "from the API server".
+// fieldTerms lists words for which docs/vocabulary.md or a plain word exists: "regardless of", "in
+// addition to", "permanently", "from the API server".
 var fieldTerms = regexp.MustCompile(`(?i)\b(whatever|beside|for ever|past all caches|rivals?|doomed|foresees?|complains?|complained|made anew)\b`)
 
 // termsOfTheField: product code uses the field's terms in comments, texts and names.

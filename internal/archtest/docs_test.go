@@ -20,7 +20,8 @@ var (
 	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
-// TestDocumentationNamesWhatExists follows links, make targets and names of files and folders in the documentation.
+// TestDocumentationNamesWhatExists follows links, make targets and names of files and folders in
+// the documentation.
 func TestDocumentationNamesWhatExists(t *testing.T) {
 	targets := map[string]bool{}
 	for _, match := range makeTarget.FindAllSubmatch(read(t, "Makefile"), -1) {
@@ -57,7 +58,8 @@ func TestDocumentationNamesWhatExists(t *testing.T) {
 	})
 }
 
-// TestEveryPageIsInTheIndex: docs/README.md has each page of docs/ once, or the page that lists those of its folder.
+// TestEveryPageIsInTheIndex: docs/README.md has each page of docs/ once, or the page that lists
+// those of its folder.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	const index = "docs/README.md"
 	lists := map[string]string{"docs/adr": "docs/adr/README.md", "docs/architecture": "docs/architecture.md", "docs/runbooks": "docs/runbooks/README.md"}
@@ -89,7 +91,8 @@ func TestEveryPageIsInTheIndex(t *testing.T) {
 	})
 }
 
-// TestFirstPagesAreShort: what a reader meets first is read as a whole; what is longer belongs to a page of its own.
+// TestFirstPagesAreShort: what a reader meets first is read as a whole; what is longer belongs to a
+// page of its own.
 func TestFirstPagesAreShort(t *testing.T) {
 	for name, most := range map[string]int{"README.md": 900, "docs/architecture.md": 3000} {
 		if words := len(strings.Fields(string(read(t, name)))); words > most {

@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-// floors are the trees of the house, the highest first. A folder is on the floor of the longest path that it is within; what is within none, as
-// the end-to-end tests, is outside. Binaries are on the highest floor, those of drivers too.
+// floors are the trees of the house, the highest first. A folder is on the floor of the longest
+// path that it is within; what is within none, as the end-to-end tests, is outside. Binaries are on
+// the highest floor, those of drivers too.
 var floors = [][]string{{"cmd"}, {"internal/replica"}, {"controllers"}, {"shard", "membership"}, {"internal"}, {"driver", "apis", "client"}}
 
 // floorOf returns the floor of a folder, counted from the highest, and -1 outside.
@@ -35,7 +36,8 @@ func floorOf(folder string) int {
 // isBinary reports whether a folder has the main of a binary.
 func isBinary(folder string) bool { return path.Base(path.Dir(folder)) == "cmd" }
 
-// roomOf returns the room of a folder: a binary, or a folder below controllers, internal or shard with all below it, or else a tree.
+// roomOf returns the room of a folder: a binary, or a folder below controllers, internal or shard
+// with all below it, or else a tree.
 func roomOf(folder string) string {
 	if isBinary(folder) {
 		return "cmd/" + path.Base(folder)

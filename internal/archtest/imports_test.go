@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// controllerOf returns the folder of the controller that a folder belongs to, or "" when it belongs to none.
+// controllerOf returns the folder of the controller that a folder belongs to, or "" when it belongs
+// to none.
 func controllerOf(folder string) string {
 	parts := strings.Split(folder, "/")
 	if len(parts) < 2 || parts[0] != "controllers" {
@@ -15,8 +16,8 @@ func controllerOf(folder string) string {
 	return parts[0] + "/" + parts[1]
 }
 
-// controllersStandAlone: each controller can be read, tested and maintained without the others and without sharding; the
-// runner declares the Gate that sharding implements.
+// controllersStandAlone: each controller can be read, tested and maintained without the others and
+// without sharding; the runner declares the Gate that sharding implements.
 func controllersStandAlone(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		folder := strings.TrimPrefix(imported, "./")
@@ -35,15 +36,16 @@ func controllersStandAlone(files []goFile) (findings []string) {
 // shells are the packages below controllers/machine that make requests for its controller.
 var shells = []string{"controllers/machine/cloud", "controllers/machine/credentials"}
 
-// beyondShell reports whether a shell imports a package of controllers/machine other than what is below it.
+// beyondShell reports whether a shell imports a package of controllers/machine other than what is
+// below it.
 func beyondShell(f goFile, imported string) bool {
 	return slices.ContainsFunc(shells, func(shell string) bool {
 		return f.inside(shell) && within(imported, "./controllers/machine") && !within(imported, "./"+shell)
 	})
 }
 
-// importsPointOneWay: a base package imports nothing of what is built on it, and sharding imports nothing of controllers. A
-// simulation of controllers, in tests, needs both.
+// importsPointOneWay: a base package imports nothing of what is built on it, and sharding imports
+// nothing of controllers. A simulation of controllers, in tests, needs both.
 func importsPointOneWay(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		controllers := within(imported, "./controllers")
@@ -63,7 +65,8 @@ func importsPointOneWay(files []goFile) (findings []string) {
 	})
 }
 
-// binariesAreLeaves: the folder of a binary has flags and main only, and the wiring is for the binary.
+// binariesAreLeaves: the folder of a binary has flags and main only, and the wiring is for the
+// binary.
 func binariesAreLeaves(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		if imported == "./internal/replica" && !f.inside("cmd") {
@@ -81,7 +84,8 @@ func binariesAreLeaves(files []goFile) (findings []string) {
 // contractOfDrivers are the packages below driver that the product links.
 var contractOfDrivers = []string{"driver", "driver/plugin", "driver/plugin/v1"}
 
-// productLinksNoCloud: the driver of each cloud is a process of its own. What is neither a driver nor a test may be a part of the product.
+// productLinksNoCloud: the driver of each cloud is a process of its own. What is neither a driver
+// nor a test may be a part of the product.
 func productLinksNoCloud(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		product := !f.isTest() && !f.inside("e2e") && !f.inside("cmd/driver-conformance") && (!f.inside("driver") || slices.Contains(contractOfDrivers, f.folder()))
@@ -92,7 +96,8 @@ func productLinksNoCloud(files []goFile) (findings []string) {
 	})
 }
 
-// productStandsAlone: the product does not depend on its tests. azuresim is a cloud of the lab, which needs the modules of Azure.
+// productStandsAlone: the product does not depend on its tests. azuresim is a cloud of the lab,
+// which needs the modules of Azure.
 func productStandsAlone(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		product := !f.inside("e2e") && !f.inside("driver/azure/cmd/azuresim")
@@ -103,7 +108,8 @@ func productStandsAlone(files []goFile) (findings []string) {
 	})
 }
 
-// onlyRunnerQueues: back-off, fairness and draining exist once. The simulated cloud is another world.
+// onlyRunnerQueues: back-off, fairness and draining exist once. The simulated cloud is another
+// world.
 func onlyRunnerQueues(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		if imported == "k8s.io/client-go/util/workqueue" && !f.inside("internal/runner") && !f.inside("e2e/lab") {
@@ -113,7 +119,8 @@ func onlyRunnerQueues(files []goFile) (findings []string) {
 	})
 }
 
-// forbiddenImports reports the imports for which forbidden returns a reason; "" means that the import is allowed.
+// forbiddenImports reports the imports for which forbidden returns a reason; "" means that the
+// import is allowed.
 func forbiddenImports(files []goFile, forbidden func(f goFile, imported string) string) (findings []string) {
 	for _, f := range files {
 		for i, imported := range f.imports() {

@@ -29,7 +29,8 @@ var (
 // key is a row of the page.
 type key struct{ name, kind, value, on, by, format, page, meaning string }
 
-// TestKeysPage compares docs/reference/labels.md with the constants, and fails for one that does not have its facts.
+// TestKeysPage compares docs/reference/labels.md with the constants, and fails for one that does
+// not have its facts.
 func TestKeysPage(t *testing.T) {
 	folders := []string{"apis/machine", "apis/fleet", "driver/aws", "driver/azure"}
 	files := slices.DeleteFunc(load(t), func(f goFile) bool {
@@ -74,7 +75,8 @@ func TestKeysPage(t *testing.T) {
 	golden.Compare(t, filepath.Join(root, keysPage), writeKeys(keys, conditions, constants))
 }
 
-// TestKeysAreOnThePage: each key that the code, the chart or the documentation names is that of a constant.
+// TestKeysAreOnThePage: each key that the code, the chart or the documentation names is that of a
+// constant.
 func TestKeysAreOnThePage(t *testing.T) {
 	page := string(read(t, keysPage))
 	walk(t, func(name string) {
@@ -115,7 +117,7 @@ func keyKind(constant string) string {
 func withFacts(t *testing.T, f goFile, at ast.Node, doc *ast.CommentGroup, k key) key {
 	t.Helper()
 	paragraphs := strings.Split(strings.TrimSpace(doc.Text()), "\n\n")
-	found := facts.FindStringSubmatch(paragraphs[len(paragraphs)-1])
+	found := facts.FindStringSubmatch(strings.Join(strings.Fields(paragraphs[len(paragraphs)-1]), " "))
 	if found == nil {
 		t.Errorf("%s: %s: expected a comment whose last paragraph is \"On: <objects>. By: <writers>. Value: <format>. See: <page in docs/>.\"", f.at(at), k.name)
 		return k

@@ -20,7 +20,8 @@ import (
 	"testing"
 )
 
-// TestLogKeys: each key of a line has one type, at each level, and one meaning, which is in the table of docs/operations/logs.md.
+// TestLogKeys: each key of a line has one type, at each level, and one meaning, which is in the
+// table of docs/operations/logs.md.
 func TestLogKeys(t *testing.T) {
 	typesOf := map[string]map[string]string{} // by key and type, the place
 	fset := token.NewFileSet()
@@ -92,7 +93,8 @@ func (e exports) lookup(path string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// listPackages returns the packages of the module that are part of the binary and log, and the exports of all.
+// listPackages returns the packages of the module that are part of the binary and log, and the
+// exports of all.
 func listPackages(t *testing.T) (own []listed, all exports) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Imports", "./...")

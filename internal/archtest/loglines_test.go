@@ -28,7 +28,8 @@ func keyFunctions() map[string][]string {
 	}
 }
 
-// TestLogLinesAreInTheDocs: each line that is logged at the default verbosity is in the table of docs/operations/logs.md, with its keys.
+// TestLogLinesAreInTheDocs: each line that is logged at the default verbosity is in the table of
+// docs/operations/logs.md, with its keys.
 func TestLogLinesAreInTheDocs(t *testing.T) {
 	files := slices.DeleteFunc(load(t), func(f goFile) bool { return f.isTest() || f.isGenerated() || !isOfBinary(f) })
 	constants := stringConstants(files)
@@ -55,7 +56,8 @@ func TestLogLinesAreInTheDocs(t *testing.T) {
 	compareTable(t, linesHead, linesTail, "| message | keys | logged by |\n|---|---|---|\n"+strings.Join(sorted, ""))
 }
 
-// compareTable compares a generated table of docs/operations/logs.md with what it should be, or writes it.
+// compareTable compares a generated table of docs/operations/logs.md with what it should be, or
+// writes it.
 func compareTable(t *testing.T, head, tail, table string) {
 	t.Helper()
 	compareSection(t, logsPage, head, tail, table)
@@ -115,7 +117,8 @@ func linesIn(in *ast.FuncDecl, constants map[string]string) (lines []logLine) {
 	return lines
 }
 
-// receiver follows the logger of a call: leveled reports whether it has a level, and with are the arguments of WithValues.
+// receiver follows the logger of a call: leveled reports whether it has a level, and with are the
+// arguments of WithValues.
 func receiver(in *ast.FuncDecl, x ast.Expr) (leveled bool, with []ast.Expr) {
 	switch x := x.(type) {
 	case *ast.CallExpr:

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// linkFleet are the modules whose programs link packages of the root module. They agree on all versions: where two differ in one,
-// everything that imports it is compiled twice.
+// linkFleet are the modules whose programs link packages of the root module. They agree on all
+// versions: where two differ in one, everything that imports it is compiled twice.
 var linkFleet = []string{".", "e2e/lab", "driver/aws", "driver/azure", "driver/bridge", "driver/bridge/azure"}
 
 // sameInTools are the modules on whose versions the others agree, too.
@@ -20,7 +20,8 @@ var sameInTools = []string{
 	"github.com/Azure/azure-sdk-for-go/", "github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go",
 }
 
-// ownVersions are the exceptions: the modules in which the go.mod of a folder may differ, by prefix, and why.
+// ownVersions are the exceptions: the modules in which the go.mod of a folder may differ, by
+// prefix, and why.
 var ownVersions = []struct{ folder, prefix, reason string }{
 	{"driver/bridge/azure", "github.com/Azure", "MCM's driver for Azure does not compile with later SDKs"},
 	{"e2e/autoscaler", "", "it has the client-go of the cluster-autoscaler whose part it plays"},
@@ -32,7 +33,8 @@ var ownVersions = []struct{ folder, prefix, reason string }{
 // goModLine is a requirement, or a replacement by another version.
 var goModLine = regexp.MustCompile(`(?m)^\s*(?:require |replace )?([^\s/]+\.\S+) (?:v\S+ => \S+ |=> \S+ )?(v\S+)(?: //.*)?$`)
 
-// versionsDiffer returns the modules of which several versions are required, by the content of go.mod files by folder.
+// versionsDiffer returns the modules of which several versions are required, by the content of
+// go.mod files by folder.
 func versionsDiffer(goMods map[string]string) (findings []string) {
 	versions := map[string]map[string]string{} // of a module, each with a folder
 	for folder, content := range goMods {

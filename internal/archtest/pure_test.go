@@ -28,8 +28,8 @@ var pure = sync.OnceValue(func() (folders []string) {
 	return folders
 })
 
-// pureStandardLibrary is the part of the standard library that a pure package may import: nothing that waits, reads,
-// writes, logs or draws random numbers.
+// pureStandardLibrary is the part of the standard library that a pure package may import: nothing
+// that waits, reads, writes, logs or draws random numbers.
 var pureStandardLibrary = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors",
 	"fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "net/url", "path", "regexp", "slices", "sort", "strconv", "strings",
@@ -39,11 +39,12 @@ var pureStandardLibrary = []string{
 // pureTrees are the other packages that a pure package may import, with everything below it.
 var pureTrees = []string{"./apis", "k8s.io/api", "k8s.io/apimachinery"}
 
-// driverContract is the one impure package that a pure one may import, and not what is below it: a driver's error
-// codes, and which provider IDs name one VM, are facts to decide on.
+// driverContract is the one impure package that a pure one may import, and not what is below it: a
+// driver's error codes, and which provider IDs name one VM, are facts to decide on.
 const driverContract = "./driver"
 
-// libraries are pure functions that are written elsewhere, by the only pure package that may import them, with everything below them.
+// libraries are pure functions that are written elsewhere, by the only pure package that may import
+// them, with everything below them.
 var libraries = map[string][]string{
 	"shard/assignment": {"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"},
 	"controllers/machineconfig/kubeletconfig/fold": {"reflect"},
@@ -51,8 +52,8 @@ var libraries = map[string][]string{
 	"controllers/machineconfig/template/expand":    {"sigs.k8s.io/yaml", "text/template"},
 }
 
-// foreignImpure are the trees that a pure package may not even import indirectly. Of this repository it may import
-// indirectly only what it may import directly.
+// foreignImpure are the trees that a pure package may not even import indirectly. Of this
+// repository it may import indirectly only what it may import directly.
 var foreignImpure = []string{"k8s.io/client-go", "go.opentelemetry.io/otel", "github.com/prometheus/client_golang"}
 
 func isPure(folder string) bool { return slices.Contains(pure(), folder) }
@@ -74,7 +75,8 @@ func pureImports(files []goFile) (findings []string) {
 	})
 }
 
-// pureSignatures: no context, logger or clock is passed in a parameter or a field, and no function that returns the time.
+// pureSignatures: no context, logger or clock is passed in a parameter or a field, and no function
+// that returns the time.
 func pureSignatures(files []goFile) (findings []string) {
 	forbidden := []string{"context.Context", "logr.Logger", "klog.Logger", "*slog.Logger", "clock.", "func() time.Time", "func() metav1.Time"}
 	for _, f := range files {

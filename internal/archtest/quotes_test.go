@@ -17,14 +17,15 @@ const (
 var (
 	noProse   = regexp.MustCompile("(?ms)```.*?```|`[^`\n]*`|^\\|[^\n]*$")
 	quotation = regexp.MustCompile(`"([^"]{12,})"|(?:^|[^*\w])\*([^*]{12,})\*(?:[^*\w]|$)`)
-	// placeholder is what a message has of its own each time: names in quotes or of one letter, numbers with what they count, kinds in two forms,
-	// and what is left out.
+	// placeholder is what a message has of its own each time: names in quotes or of one letter,
+	// numbers with what they count, kinds in two forms, and what is left out.
 	placeholder = regexp.MustCompile("\"[^\"]*\"|\\([^)]*\\)|\\b[a-zA-Z](?:/[a-zA-Z])?\\b|\\d+(?:[a-z]+| \\w+)|PodDisruptionBudgets?|[`…,;:.]")
 	verb        = regexp.MustCompile(`%[-+# 0-9.*]*(?:\[\d+\])?[a-zA-Z]`)
 )
 
-// TestTroubleshootingQuotesTheCode: what a user searches for in docs/troubleshooting.md is what the fleet writes: texts in double quotes or italics, and
-// the cells of columns with messages. Their parts between placeholders are in a string of the code.
+// TestTroubleshootingQuotesTheCode: what a user searches for in docs/troubleshooting.md is what the
+// fleet writes: texts in double quotes or italics, and the cells of columns with messages. Their
+// parts between placeholders are in a string of the code.
 func TestTroubleshootingQuotesTheCode(t *testing.T) {
 	var texts []string
 	for _, f := range load(t) {
@@ -59,7 +60,8 @@ func TestTroubleshootingQuotesTheCode(t *testing.T) {
 	}
 }
 
-// joined returns the text of literals with + between them, where what is no literal is left out; "" if there are none.
+// joined returns the text of literals with + between them, where what is no literal is left out; ""
+// if there are none.
 func joined(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.BasicLit:

@@ -56,7 +56,8 @@ func (f goFile) imports() []string {
 	return paths
 }
 
-// inRepository shortens an import path of this repository to its folder with a leading "./", and returns others unchanged.
+// inRepository shortens an import path of this repository to its folder with a leading "./", and
+// returns others unchanged.
 func inRepository(importPath string) string {
 	if !within(importPath, module) {
 		return importPath
@@ -100,7 +101,8 @@ func walkAll(visit func(name string)) error {
 	})
 }
 
-// packageComments returns the comments of packages, by their folders. It panics on an error: those who use it have no test.
+// packageComments returns the comments of packages, by their folders. It panics on an error: those
+// who use it have no test.
 func packageComments() map[string]string {
 	comments := map[string]string{}
 	err := walkAll(func(name string) {

@@ -109,6 +109,9 @@ func rules() []rule {
 		{"files are short", filesAreShort, []snippet{
 			{"internal/target/a.go", "package target\n" + strings.Repeat("// more\n", maxFileLines)},
 		}},
+		{"comments are wrapped", commentsAreWrapped, []snippet{
+			{"internal/target/a.go", "package target\n// F " + strings.Repeat("x ", maxCommentColumns) + "\n"},
+		}},
 		{"functions are short", functionsAreShort, []snippet{
 			{"internal/target/a.go", "package target\nfunc f() {" + strings.Repeat("\n", maxFunctionLines) + "}\n"},
 		}},

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// packagesAreUsed: every package that declares something is imported, that of the product by code which is not a test. A package whose
-// last user was removed is dead code that is still maintained.
+// packagesAreUsed: every package that declares something is imported, that of the product by code
+// which is not a test. A package whose last user was removed is dead code that is still maintained.
 func packagesAreUsed(files []goFile) (findings []string) {
 	imported, byTests := map[string]bool{}, map[string]bool{}
 	declaring := map[string]goFile{}

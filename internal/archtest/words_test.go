@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
 	// A file that is longer has more than one subject.
 	maxFileLines = 500
+	// A comment on its own lines ends at this column, so that two files fit side by side.
+	maxCommentColumns = 100
 	// A function that is longer has more than one step. Tests are tables, and may be longer.
 	maxFunctionLines = 80
 )
@@ -18,8 +22,9 @@ const (
 // apiDomains are part of the names of labels, annotations, finalizers and groups.
 var apiDomains = []string{"machine.sapcloud.io", "node.gardener.cloud"}
 
-// apiNamesWrittenOnce: constants of apis/ are the only place, so that a name cannot be misspelt elsewhere. Tests write
-// names out, to see what a user sees, and so does the autoscaler's double: it is an independent client.
+// apiNamesWrittenOnce: constants of apis/ are the only place, so that a name cannot be misspelt
+// elsewhere. Tests write names out, to see what a user sees, and so does the autoscaler's double:
+// it is an independent client.
 func apiNamesWrittenOnce(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.inside("apis") || f.inside("e2e/autoscaler") || f.isTest() || f.isGenerated() {
@@ -41,14 +46,16 @@ func apiNamesWrittenOnce(files []goFile) (findings []string) {
 	return findings
 }
 
-// addsToDomain reports whether an expression is the domain of the fleet's own names with a literal after it.
+// addsToDomain reports whether an expression is the domain of the fleet's own names with a literal
+// after it.
 func addsToDomain(sum *ast.BinaryExpr) bool {
 	domain, ok := sum.X.(*ast.SelectorExpr)
 	_, isLiteral := sum.Y.(*ast.BasicLit)
 	return ok && isLiteral && domain.Sel.Name == "FleetDomain"
 }
 
-// noMeaningInMessages: an error or a status has a code for programs; its text is for people, and may change.
+// noMeaningInMessages: an error or a status has a code for programs; its text is for people, and
+// may change.
 func noMeaningInMessages(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.isTest() || f.isGenerated() {
@@ -88,7 +95,8 @@ func isMessage(e ast.Expr) bool {
 	return false
 }
 
-// eventsReportedInOneWay: whether an Event is a warning follows from its reason, and a text that is too long for the API server is cut.
+// eventsReportedInOneWay: whether an Event is a warning follows from its reason, and a text that is
+// too long for the API server is cut.
 func eventsReportedInOneWay(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.isTest() || f.inside("internal/telemetry") || f.inside("e2e/lab") {
@@ -106,7 +114,8 @@ func eventsReportedInOneWay(files []goFile) (findings []string) {
 	return findings
 }
 
-// goldenFilesHaveOneFlag: -update writes all golden files, and each failure of internal/testkit/golden names the command.
+// goldenFilesHaveOneFlag: -update writes all golden files, and each failure of
+// internal/testkit/golden names the command.
 func goldenFilesHaveOneFlag(files []goFile) (findings []string) {
 	for _, f := range files {
 		if !f.isTest() {
@@ -131,6 +140,34 @@ func filesAreShort(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.lines > maxFileLines && !f.isGenerated() {
 			findings = append(findings, fmt.Sprintf("%s has %d lines, more than %d", f.path, f.lines, maxFileLines))
+		}
+	}
+	return findings
+}
+
+// commentsAreWrapped: directives, code, tables and words that are longer than a line excepted.
+func commentsAreWrapped(files []goFile) (findings []string) {
+	prose := regexp.MustCompile(`^// [^+|\s]\S*\s+\S`)
+	for _, f := range files {
+		if f.isGenerated() {
+			continue
+		}
+		code := map[int]bool{} // lines with more than a comment
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			switch n.(type) {
+			case nil, *ast.Comment, *ast.CommentGroup:
+				return false
+			}
+			code[f.fset.Position(n.Pos()).Line], code[f.fset.Position(n.End()).Line] = true, true
+			return true
+		})
+		for _, group := range f.syntax.Comments {
+			for _, c := range group.List {
+				at := f.fset.Position(c.Pos())
+				if end := at.Column - 1 + utf8.RuneCountInString(c.Text); end > maxCommentColumns && !code[at.Line] && prose.MatchString(c.Text) {
+					findings = append(findings, fmt.Sprintf("%s: a comment ends at column %d, after %d; wrap it", f.at(c), end, maxCommentColumns))
+				}
+			}
 		}
 	}
 	return findings
@@ -166,7 +203,8 @@ func packagesHaveNames(files []goFile) (findings []string) {
 	return findings
 }
 
-// packagesHaveComments: purpose, guarantees and what is not guaranteed are above the package clause, once.
+// packagesHaveComments: purpose, guarantees and what is not guaranteed are above the package
+// clause, once.
 func packagesHaveComments(files []goFile) (findings []string) {
 	commented := map[string][]string{}
 	for _, f := range files {

@@ -10,7 +10,8 @@ import (
 // Unknown is the value of what was not recorded when the binary was built.
 const Unknown = "unknown"
 
-// The linker sets them: -ldflags "-X <this package>.version=v1.2.3". See VERSION, COMMIT and DATE in the Makefile.
+// The linker sets them: -ldflags "-X <this package>.version=v1.2.3". See VERSION, COMMIT and DATE
+// in the Makefile.
 //
 //nolint:gochecknoglobals // the linker can set nothing else
 var version, commit, date string
@@ -38,7 +39,8 @@ func (i Info) String() string {
 	return fmt.Sprintf("version: %s\ncommit:  %s\ndate:    %s\ngo:      %s", i.Version, i.Commit, i.Date, i.Go)
 }
 
-// describe fills the empty fields of the linker's values with those that Go has recorded; recorded may be nil.
+// describe fills the empty fields of the linker's values with those that Go has recorded; recorded
+// may be nil.
 func describe(linked Info, recorded *debug.BuildInfo) Info {
 	var module, revision, time, dirty string
 	if recorded != nil {

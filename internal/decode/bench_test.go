@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 )
 
-// BenchmarkPage decodes a page of 500 machines: as client-go does, and by this package with none and with one that does not
-// decode.
+// BenchmarkPage decodes a page of 500 machines: as client-go does, and by this package with none
+// and with one that does not decode.
 func BenchmarkPage(b *testing.B) {
 	page := func(undecodable int) []byte {
 		var items []string

@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 )
 
-// Config returns the configuration of a REST client of the machine API that decodes as the package comment describes.
+// Config returns the configuration of a REST client of the machine API that decodes as the package
+// comment describes.
 func Config(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	version := v1alpha1.SchemeGroupVersion
@@ -47,7 +48,8 @@ type envelope struct {
 	Items    []json.RawMessage `json:"items"`
 }
 
-// Decode is runtime.Decoder's. Without an object to decode into, a Failure is the object; else it is the error.
+// Decode is runtime.Decoder's. Without an object to decode into, a Failure is the object; else it
+// is the error.
 func (d *decoder) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, actual, err := d.inner.Decode(data, gvk, into)
 	if err == nil {
@@ -115,7 +117,8 @@ func (d *decoder) list(kind string, whole envelope, cause error, into runtime.Ob
 	return nil, &listKind, missing
 }
 
-// failure creates the Failure of an object that does not decode; ok reports whether its metadata decodes.
+// failure creates the Failure of an object that does not decode; ok reports whether its metadata
+// decodes.
 func failure(data []byte, kind string, cause error) (f *Failure, ok bool) {
 	f = &Failure{raw: bytes.Clone(data), Cause: explain(data, kind, cause)}
 	if json.Unmarshal(data, &f.PartialObjectMetadata) != nil || f.Name == "" {

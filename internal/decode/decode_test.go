@@ -158,7 +158,8 @@ func TestExplainNamesUndecodableFields(t *testing.T) {
 	}
 }
 
-// Every answer of an API server decodes as client-go decodes it, or each of its items is an object or a failure.
+// Every answer of an API server decodes as client-go decodes it, or each of its items is an object
+// or a failure.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		machines(), machines(machine("a", good)), machines(machine("a", good), machine("b", bad)), machine("a", bad), machine("a", good),

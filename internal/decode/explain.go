@@ -15,8 +15,9 @@ import (
 // mostFields bounds the fields of one object that are named.
 const mostFields = 3
 
-// explain names the fields of an object that do not decode, each with its error. Types that decode themselves, as durations
-// and quantities do, name no field. So each field is decoded in an object that has no other field.
+// explain names the fields of an object that do not decode, each with its error. Types that decode
+// themselves, as durations and quantities do, name no field. So each field is decoded in an object
+// that has no other field.
 func explain(data []byte, kind string, cause error) string {
 	var content map[string]any
 	if json.Unmarshal(data, &content) != nil {
@@ -37,8 +38,8 @@ type probe struct {
 	found []string // "path: error"
 }
 
-// search reports whether a value alone keeps the object from being decoded, and records the fields in it that do. whole puts
-// the value into an object that has nothing else.
+// search reports whether a value alone keeps the object from being decoded, and records the fields
+// in it that do. whole puts the value into an object that has nothing else.
 func (p *probe) search(path string, value any, whole func(any) any) bool {
 	err := p.decode(whole(value))
 	if err == nil || len(p.found) >= mostFields {

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Failure is an object that does not decode, with its metadata. It is an error, and takes the place of the object in lists and
-// watches.
+// Failure is an object that does not decode, with its metadata. It is an error, and takes the place
+// of the object in lists and watches.
 type Failure struct { //nolint:errname // it is an object first, and replaces one where no error is returned
 	metav1.PartialObjectMetadata
 
@@ -37,8 +37,8 @@ func (f *Failure) DeepCopyObject() runtime.Object {
 	return &Failure{PartialObjectMetadata: *f.DeepCopy(), Cause: f.Cause, raw: append(json.RawMessage(nil), f.raw...)}
 }
 
-// Into decodes the object into v, a type with the needed fields only. Errors: these fields do not decode
-// either, or the content was dropped.
+// Into decodes the object into v, a type with the needed fields only. Errors: these fields do not
+// decode either, or the content was dropped.
 func (f *Failure) Into(v any) error {
 	if f.raw == nil {
 		return fmt.Errorf("the content of %s %s/%s was not kept", f.Kind, f.Namespace, f.Name)
@@ -64,14 +64,15 @@ func (e *ListError) Error() string {
 	return fmt.Sprintf("%v, and %d other objects", e.Failures[0], len(e.Failures)-1)
 }
 
-// FailureOf returns the object that, by this error, cannot be decoded; ok is false for any other error.
+// FailureOf returns the object that, by this error, cannot be decoded; ok is false for any other
+// error.
 func FailureOf(err error) (f *Failure, ok bool) {
 	ok = errors.As(err, &f)
 	return f, ok
 }
 
-// Missing splits the error of a list: failures are the items that the list lacks because they cannot be decoded, and other is any other
-// error, with which there is no list.
+// Missing splits the error of a list: failures are the items that the list lacks because they
+// cannot be decoded, and other is any other error, with which there is no list.
 func Missing(err error) (failures []*Failure, other error) {
 	if list, ok := errors.AsType[*ListError](err); ok {
 		return list.Failures, nil

@@ -9,11 +9,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// atOnce is the maximum number of concurrent lists of a Metadata. For each, the API server reads all objects of a kind in a namespace: a replica
-// that takes over hundreds of objects must not delay other clients.
+// atOnce is the maximum number of concurrent lists of a Metadata. For each, the API server reads
+// all objects of a kind in a namespace: a replica that takes over hundreds of objects must not
+// delay other clients.
 const atOnce = 4
 
-// Metadata lists the metadata of objects of the fleet's kinds from the API server. It is safe for concurrent use.
+// Metadata lists the metadata of objects of the fleet's kinds from the API server. It is safe for
+// concurrent use.
 type Metadata struct {
 	client metadata.Interface
 	slots  chan struct{}
@@ -24,8 +26,8 @@ func NewMetadata(client metadata.Interface) *Metadata {
 	return &Metadata{client: client, slots: make(chan struct{}, atOnce)}
 }
 
-// Each calls visit with each object of a resource in a namespace that the label selector selects; with "" all. It waits for other lists.
-// Errors: the end of ctx, and those of a request.
+// Each calls visit with each object of a resource in a namespace that the label selector selects;
+// with "" all. It waits for other lists. Errors: the end of ctx, and those of a request.
 func (m *Metadata) Each(ctx context.Context, resource, namespace, selector string, visit func(*metav1.PartialObjectMetadata)) error {
 	select {
 	case m.slots <- struct{}{}:

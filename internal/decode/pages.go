@@ -12,7 +12,8 @@ import (
 const (
 	// PageSize is how many objects one page has at most.
 	PageSize = 500
-	// PageBytes is how many bytes the answer with a page of several objects has at most; one object has at most 1.5 MiB.
+	// PageBytes is how many bytes the answer with a page of several objects has at most; one object
+	// has at most 1.5 MiB.
 	PageBytes = 2 << 20
 	// step is the factor by which pages shrink when they are too large, and grow again.
 	step = 4
@@ -24,9 +25,9 @@ type Page interface{ GetContinue() string }
 // ListPage requests a page of a list.
 type ListPage[P Page] = func(ctx context.Context, options metav1.ListOptions) (P, error)
 
-// EachPage reads a list in pages from the API server, and calls visit with each. Objects that cannot be decoded are left out. what is the kind of
-// the objects, for errors.
-// Errors: those of a request; then the pages so far are not the whole list.
+// EachPage reads a list in pages from the API server, and calls visit with each. Objects that
+// cannot be decoded are left out. what is the kind of the objects, for errors. Errors: those of a
+// request; then the pages so far are not the whole list.
 func EachPage[P Page](ctx context.Context, what string, list ListPage[P], visit func(page P)) error {
 	return UntilPage(ctx, what, metav1.ListOptions{}, list, func(page P, _ []*Failure) bool {
 		visit(page)
@@ -34,9 +35,9 @@ func EachPage[P Page](ctx context.Context, what string, list ListPage[P], visit 
 	})
 }
 
-// UntilPage reads a list in pages as EachPage does, of what the options select, until visit reports that it is done. undecodable are the objects of
-// a page that cannot be decoded. A limit in the options is the most objects of one page, instead of PageSize.
-// Errors: those of a request.
+// UntilPage reads a list in pages as EachPage does, of what the options select, until visit reports
+// that it is done. undecodable are the objects of a page that cannot be decoded. A limit in the
+// options is the most objects of one page, instead of PageSize. Errors: those of a request.
 func UntilPage[P Page](
 	ctx context.Context, what string, options metav1.ListOptions, list ListPage[P], visit func(page P, undecodable []*Failure) (done bool),
 ) error {

@@ -23,17 +23,20 @@ func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("expected an answer of at most %d bytes, got more", e.most)
 }
 
-// PageTransport returns an http.RoundTripper that reads no more of a page than it may have, and sends requests through next. It must be the
-// last wrapper that is added: for those below, an answer that is too large is one that was not read to its end.
+// PageTransport returns an http.RoundTripper that reads no more of a page than it may have, and
+// sends requests through next. It must be the last wrapper that is added: for those below, an
+// answer that is too large is one that was not read to its end.
 func PageTransport(next http.RoundTripper) http.RoundTripper { return &transport{next} }
 
 // transport is the http.RoundTripper.
 type transport struct{ next http.RoundTripper }
 
-// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to
+// close.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip sends a request, and reads the answer if it is a page. Errors: a *tooLargeError, or those of the transport below.
+// RoundTrip sends a request, and reads the answer if it is a page. Errors: a *tooLargeError, or
+// those of the transport below.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.next.RoundTrip(r)
 	size := meterOf(r.Context())

@@ -44,7 +44,8 @@ func (c *counted) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// What is read and in memory at a time is bounded in bytes, regardless of the sizes and the order of the objects; all are read, once each.
+// What is read and in memory at a time is bounded in bytes, regardless of the sizes and the order
+// of the objects; all are read, once each.
 func TestPagesAreBoundedInBytes(t *testing.T) {
 	const large = 400 << 10
 	for name, tc := range map[string]struct {

@@ -17,8 +17,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
-// attempts is how often a reservation is tried when other replicas write the Lease meanwhile. Each failed one is another's success, so that
-// some suffice for the workers of a namespace; a caller that still fails tries again later.
+// attempts is how often a reservation is tried when other replicas write the Lease meanwhile. Each
+// failed one is another's success, so that some suffice for the workers of a namespace; a caller
+// that still fails tries again later.
 const attempts = 5
 
 // errUnknown means that limits are not known.
@@ -84,8 +85,9 @@ func (b *Budget) limit(namespace string) (limit int, ignored string) {
 	return limit, ""
 }
 
-// Reserve reserves deletions in a namespace, by keys that name each deletion the same whenever it is tried, as many as the limit allows, in
-// their order. Errors: the annotations of Namespaces are not known, or the Lease could not be read or written; then none may begin.
+// Reserve reserves deletions in a namespace, by keys that name each deletion the same whenever it
+// is tried, as many as the limit allows, in their order. Errors: the annotations of Namespaces are
+// not known, or the Lease could not be read or written; then none may begin.
 func (b *Budget) Reserve(ctx context.Context, namespace string, keys []string) (Grant, error) {
 	if !b.Namespaces.Known() {
 		return Grant{}, errUnknown

@@ -106,7 +106,8 @@ func TestReserveNoLimitSendsNoRequest(t *testing.T) {
 	}
 }
 
-// Before the annotations of Namespaces are known, which may limit deletions, none is reserved, although the fleet has no limit.
+// Before the annotations of Namespaces are known, which may limit deletions, none is reserved,
+// although the fleet has no limit.
 func TestReserveUnknownLimitsReservesNothing(t *testing.T) {
 	c := newCluster(t, limits{"unknown": "x"})
 	if grant, err := c.replica(0).Reserve(t.Context(), "n", []string{"a"}); err == nil || len(grant.Reserved) > 0 {
@@ -116,7 +117,8 @@ func TestReserveUnknownLimitsReservesNothing(t *testing.T) {
 	c.want(c.replica(0), "a", "a", 0)
 }
 
-// Another replica, and one that has restarted, finds what was reserved. A reservation ends after an hour.
+// Another replica, and one that has restarted, finds what was reserved. A reservation ends after an
+// hour.
 func TestReserveIsSharedByReplicas(t *testing.T) {
 	c := newCluster(t, limits{})
 	c.want(c.replica(2), "a", "a", 0)
@@ -190,7 +192,8 @@ func TestReserveAnotherWriteMeanwhileIsCounted(t *testing.T) {
 	}
 }
 
-// A time that lies in the future, because a clock was wrong, counts for an hour from when it was first seen.
+// A time that lies in the future, because a clock was wrong, counts for an hour from when it was
+// first seen.
 func TestReserveWrongClockBlocksForAnHour(t *testing.T) {
 	c := newCluster(t, limits{})
 	wrong := c.replica(1)

@@ -16,7 +16,8 @@ const shown = 200
 
 // HoldNamespaces has the annotations of Namespaces.
 type HoldNamespaces interface {
-	// Known reports whether the annotations are known, and Denied whether the right to read them is missing.
+	// Known reports whether the annotations are known, and Denied whether the right to read them is
+	// missing.
 	Known() bool
 	Denied() bool
 	Annotation(namespace, key string) (value string, ok bool)
@@ -30,7 +31,8 @@ type Holds struct {
 	changes    []func(namespace string)
 
 	mu sync.Mutex
-	// fleet is the hold by the leader Lease as a text, "" if there is none. Without isRead there is no leader Lease, or none was read yet.
+	// fleet is the hold by the leader Lease as a text, "" if there is none. Without isRead there is no
+	// leader Lease, or none was read yet.
 	fleet  string
 	isRead bool
 }
@@ -42,8 +44,9 @@ func NewHolds(namespaces HoldNamespaces) *Holds {
 	return h
 }
 
-// OnChange adds a function that is called with every namespace in which deletions may be held now or may no longer be held; "" means
-// all. f must return soon. Call OnChange before changes are reported.
+// OnChange adds a function that is called with every namespace in which deletions may be held now
+// or may no longer be held; "" means all. f must return soon. Call OnChange before changes are
+// reported.
 func (h *Holds) OnChange(f func(namespace string)) { h.changes = append(h.changes, f) }
 
 func (h *Holds) notify(namespace string) {
@@ -70,8 +73,9 @@ func (h *Holds) LeaderLease(lease *coordinationv1.Lease) {
 // missingRight is a reason for which deletions are held, like an annotation.
 const missingRight = "missing right to list and watch Namespaces, whose annotations may hold them"
 
-// Held reports whether deletions in a namespace are held. why names the annotations and their reasons; it is "" while the only reason
-// is that the Namespace or the leader Lease was not read yet, which is not worth a report.
+// Held reports whether deletions in a namespace are held. why names the annotations and their
+// reasons; it is "" while the only reason is that the Namespace or the leader Lease was not read
+// yet, which is not worth a report.
 func (h *Holds) Held(namespace string) (why string, held bool) {
 	h.mu.Lock()
 	reasons, isRead := []string{h.fleet}, h.isRead

@@ -26,10 +26,11 @@ import (
 type Deletion struct {
 	receipt.Object
 	receipt.Reason
-	// About are the objects that get the Event Deleting when the deletion is accepted: the Machine, and its root unless that gets one Event for several machines.
+	// About are the objects that get the Event Deleting when the deletion is accepted: the Machine,
+	// and its root unless that gets one Event for several machines.
 	About []runtime.Object
-	// Recorded is the outcome on the last receipt of the same deletion; "" without one. There is no second receipt of an outcome, and none after
-	// the deletion was accepted.
+	// Recorded is the outcome on the last receipt of the same deletion; "" without one. There is no
+	// second receipt of an outcome, and none after the deletion was accepted.
 	Recorded receipt.Outcome
 }
 
@@ -62,7 +63,8 @@ func TextOfAll(ctx context.Context, all []Deletion) string {
 	return fmt.Sprintf("Deleted %d machines, by %s: %s", len(all), byOf(ctx).Text(), strings.Join(named, "; "))
 }
 
-// ErrNothing is returned by a request that was answered and that had nothing to delete. It has no receipt.
+// ErrNothing is returned by a request that was answered and that had nothing to delete. It has no
+// receipt.
 var ErrNothing = errors.New("nothing was deleted")
 
 // Recorder sends requests that delete and records their receipts. It is safe for concurrent use.
@@ -73,8 +75,9 @@ type Recorder struct {
 	unlogged prometheus.Counter
 }
 
-// NewRecorder returns a Recorder. A nil file means that there is no deletion log, and a nil registry that receipts are not counted. There is a series
-// for each kind and rule from the start: the increase of one that appears later would miss its first deletion.
+// NewRecorder returns a Recorder. A nil file means that there is no deletion log, and a nil
+// registry that receipts are not counted. There is a series for each kind and rule from the start:
+// the increase of one that appears later would miss its first deletion.
 func NewRecorder(c clock.PassiveClock, file *File, registry prometheus.Registerer) *Recorder {
 	r := &Recorder{
 		clock: c, file: file,
@@ -99,8 +102,9 @@ func NewRecorder(c clock.PassiveClock, file *File, registry prometheus.Registere
 	return r
 }
 
-// Delete calls request, which sends the request that deletes, and records the receipt unless the request certainly had no effect. Events are
-// emitted with the recorder of the controller that deletes. It returns the outcome on the last receipt of the deletion, and the error of request.
+// Delete calls request, which sends the request that deletes, and records the receipt unless the
+// request certainly had no effect. Events are emitted with the recorder of the controller that
+// deletes. It returns the outcome on the last receipt of the deletion, and the error of request.
 func (r *Recorder) Delete(ctx context.Context, emitted events.EventRecorder, d Deletion, request func(context.Context) error) (receipt.Outcome, error) {
 	err := request(ctx)
 	outcome := receipt.Accepted
@@ -152,8 +156,8 @@ func byOf(ctx context.Context) receipt.By {
 	return by
 }
 
-// keysAndValues returns what a log line has of a receipt, without what is empty. Its ownership and trace are those of ctx, whose logs
-// have them.
+// keysAndValues returns what a log line has of a receipt, without what is empty. Its ownership and
+// trace are those of ctx, whose logs have them.
 func keysAndValues(ctx context.Context, rc receipt.Receipt) []any {
 	all := append([]any{"kind", rc.Kind}, namesOf(ctx, rc.Object)...)
 	for _, pair := range [][2]string{
@@ -195,8 +199,8 @@ func namesOf(ctx context.Context, o receipt.Object) []any {
 	return names
 }
 
-// mayHaveTakenEffect reports whether a request that has failed may still have deleted something: there was no answer, or one of a server that
-// does not know it itself.
+// mayHaveTakenEffect reports whether a request that has failed may still have deleted something:
+// there was no answer, or one of a server that does not know it itself.
 func mayHaveTakenEffect(err error) bool {
 	if errors.Is(err, ErrNothing) || runner.NotOurs(err) {
 		return false // of the latter, the fence has not let it out

@@ -225,7 +225,8 @@ func TestOpenWithoutPathIsNoLog(t *testing.T) {
 	}
 }
 
-// TestDeleteRepeatedHasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and again, and so is one that takes its time.
+// TestDeleteRepeatedHasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and
+// again, and so is one that takes its time.
 func TestDeleteRepeatedHasOneReceiptOfEachOutcome(t *testing.T) {
 	var file bytes.Buffer
 	r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
@@ -266,7 +267,8 @@ func TestTextOfAllNamesSome(t *testing.T) {
 	}
 }
 
-// TestDeleteWithoutOwnerTraceAndFileNamesNone: what is not known is left out of the Event and the log.
+// TestDeleteWithoutOwnerTraceAndFileNamesNone: what is not known is left out of the Event and the
+// log.
 func TestDeleteWithoutOwnerTraceAndFileNamesNone(t *testing.T) {
 	log, emitted := &ktesting.BufferTL{}, events.NewFakeRecorder(10)
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))

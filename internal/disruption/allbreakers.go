@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// MaxThresholds is how many different thresholds of annotations a process keeps circuit breakers for. Tenants write annotations, and
-// each of them costs a comparison with every scope, at each count.
+// MaxThresholds is how many different thresholds of annotations a process keeps circuit breakers
+// for. Tenants write annotations, and each of them costs a comparison with every scope, at each
+// count.
 const MaxThresholds = 64
 
-// AllBreakers are the circuit breakers of all thresholds in use: those of the flags, and those of annotations. The counts do not
-// depend on thresholds, and which circuit breakers are open does. So thresholds affect the roots that have them, and no others.
+// AllBreakers are the circuit breakers of all thresholds in use: those of the flags, and those of
+// annotations. The counts do not depend on thresholds, and which circuit breakers are open does. So
+// thresholds affect the roots that have them, and no others.
 type AllBreakers struct {
 	flags Thresholds
 	of    map[Thresholds]*Breakers
@@ -25,9 +27,10 @@ func NewAllBreakers(flags Thresholds) *AllBreakers {
 	return &AllBreakers{flags: flags, of: map[Thresholds]*Breakers{flags: {}}}
 }
 
-// Use sets which thresholds are in use in addition to those of the flags: those of the annotations of each namespace, the most important
-// first and each once, up to MaxThresholds different ones. Namespaces take turns, so that one that has many displaces none of the first ones of
-// others. The circuit breakers of thresholds that stay in use stay as they are.
+// Use sets which thresholds are in use in addition to those of the flags: those of the annotations
+// of each namespace, the most important first and each once, up to MaxThresholds different ones.
+// Namespaces take turns, so that one that has many displaces none of the first ones of others. The
+// circuit breakers of thresholds that stay in use stay as they are.
 func (a *AllBreakers) Use(wanted map[string][]Thresholds) {
 	a.namespaces, a.displaced = map[Thresholds]map[string]bool{}, map[Thresholds]bool{}
 	left := slices.Sorted(maps.Keys(wanted))
@@ -56,7 +59,8 @@ func (a *AllBreakers) use(t Thresholds, namespace string) {
 	}
 }
 
-// Step updates all circuit breakers with the tallies of all slots. It returns when to call it again without a new count, as Breakers.step does.
+// Step updates all circuit breakers with the tallies of all slots. It returns when to call it again
+// without a new count, as Breakers.step does.
 func (a *AllBreakers) Step(now time.Time, total map[Scope]Tally, complete bool) (again time.Time) {
 	counts := rank(total)
 	for t, breakers := range a.of {
@@ -68,8 +72,8 @@ func (a *AllBreakers) Step(now time.Time, total map[Scope]Tally, complete bool) 
 	return again
 }
 
-// Restore records, as Breakers.Restore does, that a circuit breaker is open. With thresholds that are not in use, or with which
-// none ever opens, it does nothing.
+// Restore records, as Breakers.Restore does, that a circuit breaker is open. With thresholds that
+// are not in use, or with which none ever opens, it does nothing.
 func (a *AllBreakers) Restore(t Thresholds, scope Scope, namespace string) (isNew bool) {
 	breakers := a.of[t]
 	return breakers != nil && !t.neverOpens() && breakers.Restore(scope, namespace)
@@ -102,8 +106,9 @@ type InUse struct {
 	Namespaces map[string]bool
 }
 
-// For returns the first of a root's thresholds that can be applied, with their open circuit breakers. displaced reports whether others
-// before them cannot be, because too many are in use. counted is false while they were not compared with the counts.
+// For returns the first of a root's thresholds that can be applied, with their open circuit
+// breakers. displaced reports whether others before them cannot be, because too many are in use.
+// counted is false while they were not compared with the counts.
 func (s Snapshots) For(all []Thresholds) (t Thresholds, is Snapshot, displaced, counted bool) {
 	for _, t = range all {
 		if !s.displaced[t] {

@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// Circuit breakers with the thresholds of annotations are open in the namespaces that use them exactly where they would be if these
-// were the only thresholds, while others are added and removed.
+// Circuit breakers with the thresholds of annotations are open in the namespaces that use them
+// exactly where they would be if these were the only thresholds, while others are added and
+// removed.
 func TestThresholdsAreIndependent(t *testing.T) {
 	worlds.Check(t, 3, func(t *rapid.T) {
 		draw := func(label string) Thresholds {
@@ -62,7 +63,8 @@ func TestThresholdsAreIndependent(t *testing.T) {
 	})
 }
 
-// A namespace with many thresholds displaces none of the first ones of others, and those of the flags are always in use.
+// A namespace with many thresholds displaces none of the first ones of others, and those of the
+// flags are always in use.
 func TestManyThresholdsOfOneNamespace(t *testing.T) {
 	flags := DefaultThresholds()
 	of := func(n int) Thresholds { t := flags; t.NotReady = n; return t }

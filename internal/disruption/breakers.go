@@ -9,20 +9,23 @@ import (
 
 // Thresholds are the limits at which a circuit breaker opens and closes.
 type Thresholds struct {
-	// NotReady and Percent: a circuit breaker opens where at least NotReady machines are not Ready, and they are more than Percent of
-	// all. With a Percent of 100 it never opens. NotReady matters in small scopes only: with 50 %, in those of fewer than twice as
-	// many machines.
+	// NotReady and Percent: a circuit breaker opens where at least NotReady machines are not Ready,
+	// and they are more than Percent of all. With a Percent of 100 it never opens. NotReady matters in
+	// small scopes only: with 50 %, in those of fewer than twice as many machines.
 	NotReady, Percent int
-	// ClosePercent and CloseAfter: it closes when less than ClosePercent have not been Ready for CloseAfter.
+	// ClosePercent and CloseAfter: it closes when less than ClosePercent have not been Ready for
+	// CloseAfter.
 	ClosePercent int
 	CloseAfter   time.Duration
-	// TryAfter: where a circuit breaker stays open, a machine that should have been replaced this long ago may be replaced if no
-	// other machine of its root is. So what is lost permanently is replaced in the end, one machine after the other. 0 means never.
+	// TryAfter: where a circuit breaker stays open, a machine that should have been replaced this long
+	// ago may be replaced if no other machine of its root is. So what is lost permanently is replaced
+	// in the end, one machine after the other. 0 means never.
 	TryAfter time.Duration
 }
 
-// DefaultThresholds returns the thresholds that apply without flags. One machine that is not Ready is no evidence about others; two of
-// three are, in clusters of the size that most have. testdata/landscape.txt shows what other values cost there.
+// DefaultThresholds returns the thresholds that apply without flags. One machine that is not Ready
+// is no evidence about others; two of three are, in clusters of the size that most have.
+// testdata/landscape.txt shows what other values cost there.
 func DefaultThresholds() Thresholds {
 	return Thresholds{NotReady: 2, Percent: 50, ClosePercent: 30, CloseAfter: 5 * time.Minute, TryAfter: 2 * time.Hour}
 }
@@ -51,7 +54,8 @@ func (t Thresholds) Validate() error {
 // tooMany reports whether bad of all machines are too many.
 func (t Thresholds) tooMany(bad, all int) bool { return bad >= t.NotReady && 100*bad > t.Percent*all }
 
-// mayTry reports whether a machine that should have been replaced at a time may be, although the circuit breaker is open.
+// mayTry reports whether a machine that should have been replaced at a time may be, although the
+// circuit breaker is open.
 func (t Thresholds) mayTry(due, now time.Time) bool {
 	return t.TryAfter > 0 && !now.Before(due.Add(t.TryAfter))
 }
@@ -61,7 +65,8 @@ func (t Thresholds) few(n Count) bool {
 	return n.NotReady == 0 || 100*n.NotReady < t.ClosePercent*(n.Ready+n.NotReady)
 }
 
-// trips reports whether the circuit breaker of a scope must open, and where: in all namespaces or in one.
+// trips reports whether the circuit breaker of a scope must open, and where: in all namespaces or
+// in one.
 func (t Thresholds) trips(scope Scope, tally rankedTally) (where Scope, isOpen bool) {
 	for _, namespace := range []string{"", tally.worst("")} {
 		if n := tally.evidence(namespace); t.tooMany(n.NotReady, n.Ready+n.NotReady) {
@@ -71,8 +76,8 @@ func (t Thresholds) trips(scope Scope, tally rankedTally) (where Scope, isOpen b
 	return scope, false
 }
 
-// Breakers are the open circuit breakers: the scopes in which no machine is replaced for its health, as one process knows them.
-// The zero value has no counts yet, and allows no disruption.
+// Breakers are the open circuit breakers: the scopes in which no machine is replaced for its
+// health, as one process knows them. The zero value has no counts yet, and allows no disruption.
 type Breakers struct {
 	complete bool
 	open     map[Scope]*breaker
@@ -84,11 +89,13 @@ type breaker struct {
 	well  time.Time // since when few enough machines are not Ready; zero: too many are
 }
 
-// step updates the circuit breakers with the tallies of all slots. It returns when to call it again without a new count; zero: not at
-// all. now must have been read from one clock, this replica's: other clocks do not count.
+// step updates the circuit breakers with the tallies of all slots. It returns when to call it again
+// without a new count; zero: not at all. now must have been read from one clock, this replica's:
+// other clocks do not count.
 //
-// A circuit breaker opens in all namespaces where too many machines are not Ready without those of any one namespace. Otherwise it
-// opens in the namespace with most of them, if too many are not Ready because of these.
+// A circuit breaker opens in all namespaces where too many machines are not Ready without those of
+// any one namespace. Otherwise it opens in the namespace with most of them, if too many are not
+// Ready because of these.
 func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally, complete bool) (again time.Time) {
 	h.complete = complete
 	for scope, tally := range total {
@@ -116,9 +123,10 @@ func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally
 	return again
 }
 
-// Restore records that, according to a root of a namespace, the circuit breaker of a scope was opened by the previous holder. It is
-// open in that namespace only, since a root states nothing about other namespaces, until this replica has seen few enough machines
-// that are not Ready for the required time: the start of that time is unknown. Restore reports whether the breaker is new.
+// Restore records that, according to a root of a namespace, the circuit breaker of a scope was
+// opened by the previous holder. It is open in that namespace only, since a root states nothing
+// about other namespaces, until this replica has seen few enough machines that are not Ready for
+// the required time: the start of that time is unknown. Restore reports whether the breaker is new.
 func (h *Breakers) Restore(scope Scope, namespace string) (isNew bool) {
 	scope = scope.in(namespace)
 	if h.open[scope] != nil {
@@ -128,7 +136,8 @@ func (h *Breakers) Restore(scope Scope, namespace string) (isNew bool) {
 	return true
 }
 
-// trip opens the circuit breaker of a scope. Of one that is open it begins anew to time since when few enough machines are not Ready.
+// trip opens the circuit breaker of a scope. Of one that is open it begins anew to time since when
+// few enough machines are not Ready.
 func (h *Breakers) trip(scope Scope) {
 	if h.open == nil {
 		h.open = map[Scope]*breaker{}
@@ -145,7 +154,8 @@ func (h *Breakers) Snapshot() Snapshot {
 	return s
 }
 
-// Snapshot is the part of the circuit breakers that decisions about machines depend on. It is immutable.
+// Snapshot is the part of the circuit breakers that decisions about machines depend on. It is
+// immutable.
 type Snapshot struct {
 	// Complete reports whether the machines of every slot were counted.
 	Complete bool
@@ -153,8 +163,8 @@ type Snapshot struct {
 	Open map[Scope]Count
 }
 
-// openFor returns the scopes with an open circuit breaker for a machine. One that is open in all namespaces is not returned again
-// for one of them.
+// openFor returns the scopes with an open circuit breaker for a machine. One that is open in all
+// namespaces is not returned again for one of them.
 func (s Snapshot) openFor(m Member) (scopes []Scope) {
 	for _, scope := range []Scope{m.Scope.cluster(), m.Scope} {
 		for _, where := range []Scope{scope, scope.in(m.Machine.Namespace)} {

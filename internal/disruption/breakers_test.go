@@ -29,7 +29,8 @@ func TestThresholdsAreValidated(t *testing.T) {
 	}
 }
 
-// The status of a root opens a circuit breaker in its own namespace only, for each scope that it names.
+// The status of a root opens a circuit breaker in its own namespace only, for each scope that it
+// names.
 func TestRememberedBreakerIsOfOneNamespace(t *testing.T) {
 	var h Breakers
 	if !h.Restore(Scope{Zone: "z1"}, "a") || h.Restore(Scope{Zone: "z1"}, "a") || !h.Restore(Scope{Zone: "z1"}, "b") {

@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Machines that have run are replaced with a reservation of the deletion budget only, and no others need one.
+// Machines that have run are replaced with a reservation of the deletion budget only, and no others
+// need one.
 func TestDeletionBudget(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	since := now.Add(-2 * time.Hour)

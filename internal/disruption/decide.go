@@ -25,18 +25,20 @@ type World struct {
 	Sets []*v1alpha1.MachineSet
 	// Machines below the root, from the cache.
 	Machines []Member
-	// Undecodable are machines below the root that cannot be decoded. They exist, and nothing else is known of them.
+	// Undecodable are machines below the root that cannot be decoded. They exist, and nothing else is
+	// known of them.
 	Undecodable []*v1alpha1.Machine
 	// Breakers are the open circuit breakers.
 	Breakers Snapshot
-	// NotBefore is when the next disruption may be added, because an API server is away or was until a moment ago: what machines state
-	// of their health may be old. Away reports that there is no such time yet.
+	// NotBefore is when the next disruption may be added, because an API server is away or was until a
+	// moment ago: what machines state of their health may be old. Away reports that there is no such
+	// time yet.
 	NotBefore time.Time
 	Away      bool
 	// Held reports whether deletions of machines are held: no machine that has run gets a disruption.
 	Held bool
-	// Limited reports whether machines that have run need a reservation of the deletion budget. Reserved are the reservations, by
-	// Disruption.Key.
+	// Limited reports whether machines that have run need a reservation of the deletion budget.
+	// Reserved are the reservations, by Disruption.Key.
 	Limited  bool
 	Reserved map[string]bool
 	// More is when there will be more reservations.
@@ -49,8 +51,8 @@ type World struct {
 type Limits struct {
 	// HealthTimeout is how long a machine may be unhealthy. A machine's own timeout has precedence.
 	HealthTimeout time.Duration
-	// Budget is how many machines of a root may be deleted or created at a time while others are replaced: a
-	// number, or a percentage of the desired ones, rounded down, and at least 1.
+	// Budget is how many machines of a root may be deleted or created at a time while others are
+	// replaced: a number, or a percentage of the desired ones, rounded down, and at least 1.
 	Budget intstr.IntOrString
 	// Thresholds of zones and clusters; and of a root, for machines that never became healthy.
 	Thresholds Thresholds
@@ -67,12 +69,13 @@ type Verdict struct {
 	// Disruptions to record on the root. Changed reports whether they differ from the recorded ones.
 	Disruptions []Disruption
 	Changed     bool
-	// Open are the scopes of the root's machines with an open circuit breaker, a cluster before its zones.
+	// Open are the scopes of the root's machines with an open circuit breaker, a cluster before its
+	// zones.
 	Open []Scope
 	// Waiting is how many machines are not deleted or replaced only because deletions are held.
 	Waiting int
-	// Deletions are the keys of the disruptions that are added for machines that have run. Unreserved is how many such machines have none
-	// only because they lack a reservation.
+	// Deletions are the keys of the disruptions that are added for machines that have run. Unreserved
+	// is how many such machines have none only because they lack a reservation.
 	Deletions  []string
 	Unreserved int
 	// Wake is the time until the next decision; 0 means when an event arrives.
@@ -95,9 +98,10 @@ func (v *Verdict) Reason() string {
 
 // Decide returns which machines of a root may be replaced. It is total: every world has a verdict.
 //
-// A disruption is never withdrawn while it could be used: the machine controller may be about to use it. With 10 machines and a
-// limit of 1, of three that are unhealthy for too long the first gets a disruption. It fails, is deleted, and another is created;
-// when that one runs, the second gets one.
+// A disruption is never withdrawn while it could be used: the machine controller may be about to
+// use it. With 10 machines and a limit of 1, of three that are unhealthy for too long the first
+// gets a disruption. It fails, is deleted, and another is created; when that one runs, the second
+// gets one.
 func Decide(w World) Verdict {
 	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w), Waiting: waiting(w)}
 	v.addDisruptions(w)
@@ -117,9 +121,10 @@ func standingDisruptions(w World) []Disruption {
 	})
 }
 
-// isHeldBack reports whether a machine is not replaced now although it should be: deletions are held and it has run, or its set is frozen.
-// Such a machine has no disruption, also if it had one before: with one it would stay Failed after its Node has recovered, and be
-// deleted when the hold or the freeze ends.
+// isHeldBack reports whether a machine is not replaced now although it should be: deletions are
+// held and it has run, or its set is frozen. Such a machine has no disruption, also if it had one
+// before: with one it would stay Failed after its Node has recovered, and be deleted when the hold
+// or the freeze ends.
 func isHeldBack(w World, m *v1alpha1.Machine) bool {
 	hasFailed := machinefacts.HasFailed(m)
 	if w.Held && (!hasFailed || machinefacts.HasFailedHealth(m)) {
@@ -128,11 +133,12 @@ func isHeldBack(w World, m *v1alpha1.Machine) bool {
 	return hasFailed && slices.ContainsFunc(w.Sets, func(s *v1alpha1.MachineSet) bool { return machinefacts.IsFrozen(s) && metav1.IsControlledBy(m, s) })
 }
 
-// manyTries is how many machines of a root have to fail to come up before they are tried one after the other. They run nothing: fewer
-// cost a broken cloud some requests, and nothing else.
+// manyTries is how many machines of a root have to fail to come up before they are tried one after
+// the other. They run nothing: fewer cost a broken cloud some requests, and nothing else.
 const manyTries = 5
 
-// manyFailToComeUp reports whether too many of the root's machines have failed without ever having been healthy.
+// manyFailToComeUp reports whether too many of the root's machines have failed without ever having
+// been healthy.
 func manyFailToComeUp(w World) bool {
 	bad, all := 0, 0
 	for _, member := range w.Machines {
@@ -169,8 +175,8 @@ func openScopes(w World) (scopes []Scope) {
 	return slices.Compact(scopes)
 }
 
-// wake returns when the next machine will have been unhealthy for too long, or may be tried in spite of an open circuit breaker, or its
-// preservation ends.
+// wake returns when the next machine will have been unhealthy for too long, or may be tried in
+// spite of an open circuit breaker, or its preservation ends.
 func wake(w World, stand []Disruption) (wait time.Duration) {
 	next := func(at time.Time) {
 		if d := at.Sub(w.Now); d > 0 && (wait == 0 || d < wait) {

@@ -13,18 +13,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// maxDisruptions is the maximum number of disruptions on a root. More would leave no room for other annotations of the object.
+// maxDisruptions is the maximum number of disruptions on a root. More would leave no room for other
+// annotations of the object.
 const maxDisruptions = 1000
 
 // shown is the number of bytes of an invalid annotation in an error.
 const shown = 256
 
-// Disruption allows a machine to be replaced. It is recorded on the machine's root until the machine is deleted, or healthy again.
+// Disruption allows a machine to be replaced. It is recorded on the machine's root until the
+// machine is deleted, or healthy again.
 type Disruption struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Since is when the machine entered the phase in which it got the disruption. A disruption that a cache still has after the
-	// machine has recovered is not valid for the next failure.
+	// Since is when the machine entered the phase in which it got the disruption. A disruption that a
+	// cache still has after the machine has recovered is not valid for the next failure.
 	Since metav1.Time `json:"since"`
 }
 
@@ -33,10 +35,12 @@ func disruptionOf(m *v1alpha1.Machine) Disruption {
 	return Disruption{Name: m.Name, UID: m.UID, Since: m.Status.CurrentStatus.LastUpdateTime}
 }
 
-// Key identifies the replacement that the disruption allows: the same machine's next failure has another one.
+// Key identifies the replacement that the disruption allows: the same machine's next failure has
+// another one.
 func (p Disruption) Key() string { return fmt.Sprintf("%s@%d", p.UID, p.Since.Unix()) }
 
-// ReadDisruptions returns the disruptions that are recorded on a root. Errors: an annotation that another client has written.
+// ReadDisruptions returns the disruptions that are recorded on a root. Errors: an annotation that
+// another client has written.
 func ReadDisruptions(root metav1.Object) ([]Disruption, error) {
 	text, ok := root.GetAnnotations()[v1alpha1.AnnotationDisruptions]
 	if !ok {
@@ -73,13 +77,15 @@ func WriteDisruptions(root metav1.Object, disruptions []Disruption) {
 	root.SetAnnotations(annotations)
 }
 
-// Allows reports whether one of the disruptions allows the machine to be replaced, in its current state.
+// Allows reports whether one of the disruptions allows the machine to be replaced, in its current
+// state.
 func Allows(disruptions []Disruption, m *v1alpha1.Machine) bool {
 	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == m.UID && p.appliesTo(m) })
 }
 
-// appliesTo reports whether the disruption is valid for the machine, which has the disruption's UID, in its current state: in
-// the phase in which the machine got it, or in the phase Failed, which the disruption allows.
+// appliesTo reports whether the disruption is valid for the machine, which has the disruption's
+// UID, in its current state: in the phase in which the machine got it, or in the phase Failed,
+// which the disruption allows.
 func (p Disruption) appliesTo(m *v1alpha1.Machine) bool {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all other phases it is not replaced
 	case v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdateFailed:

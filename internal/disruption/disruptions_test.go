@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Disruptions are read as they were written, and the annotations of other clients stay, for each type of root. A root without
-// disruptions has no annotation for them.
+// Disruptions are read as they were written, and the annotations of other clients stay, for each
+// type of root. A root without disruptions has no annotation for them.
 func TestWriteDisruptionsAreReadAgain(t *testing.T) {
 	recorded := []Disruption{{Name: "m", UID: "u", Since: metav1.NewTime(start)}}
 	for name, root := range map[string]metav1.Object{
@@ -35,7 +35,8 @@ func TestWriteDisruptionsAreReadAgain(t *testing.T) {
 	}
 }
 
-// A disruption allows one machine to be replaced, as long as it is in the state in which it got the disruption, or has failed.
+// A disruption allows one machine to be replaced, as long as it is in the state in which it got the
+// disruption, or has failed.
 func TestAllows(t *testing.T) {
 	of := func(uid types.UID) Disruption { return Disruption{UID: uid, Since: metav1.NewTime(start)} }
 	later := func(m *v1alpha1.Machine) {

@@ -39,7 +39,8 @@ func worldOf(sets []*v1alpha1.MachineSet, machines ...*v1alpha1.Machine) World {
 	return w
 }
 
-// A machine that cannot be decoded exists: no other one is being created instead of it, unless it is being deleted or of another set.
+// A machine that cannot be decoded exists: no other one is being created instead of it, unless it
+// is being deleted or of another set.
 func TestUndecodableMachinesAreNotMissing(t *testing.T) {
 	deleted := func(m *v1alpha1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: start} }
 	for name, c := range map[string]struct {
@@ -61,7 +62,8 @@ func TestUndecodableMachinesAreNotMissing(t *testing.T) {
 	}
 }
 
-// While deletions are held, those that wait are counted for each set, and those of sets that are being deleted all.
+// While deletions are held, those that wait are counted for each set, and those of sets that are
+// being deleted all.
 func TestHeldDeletionsAreCountedForEachSet(t *testing.T) {
 	s, another, ending := setOf("s", 1), setOf("another", 2), setOf("ending", 1)
 	of := func(set *v1alpha1.MachineSet, names ...string) (machines []*v1alpha1.Machine) {
@@ -158,7 +160,8 @@ func TestAllBreakersFullAndUsedByOneMoreNamespace(t *testing.T) {
 	}
 }
 
-// What is remembered has no effect with thresholds that are not in use, or with which no circuit breaker opens.
+// What is remembered has no effect with thresholds that are not in use, or with which no circuit
+// breaker opens.
 func TestAllBreakersRememberOfOtherThresholdsDoesNothing(t *testing.T) {
 	never, unused := DefaultThresholds(), DefaultThresholds()
 	never.Percent, unused.NotReady = 100, 9
@@ -173,7 +176,8 @@ func TestAllBreakersRememberOfOtherThresholdsDoesNothing(t *testing.T) {
 	}
 }
 
-// Slots with negative numbers do not exist, the first one does, and machines without a known namespace are of none.
+// Slots with negative numbers do not exist, the first one does, and machines without a known
+// namespace are of none.
 func TestReportsEdgesOfWhatIsRead(t *testing.T) {
 	own, ok := read(`{"counts":{"/z":{"-1":[1,1],"0":[2,1]}},"unready":{"/z":{"":{"0":1},"n":{"0":0}}},"empty":[-1,0,1]}`)
 	if !ok || !slices.Equal(slices.Sorted(maps.Keys(own)), []int{0, 1}) {
@@ -193,7 +197,8 @@ func TestReportsEdgesOfWhatIsRead(t *testing.T) {
 	}
 }
 
-// A report of exactly the maximum size is kept as it is; and a slot whose only scopes are empty is reported as empty.
+// A report of exactly the maximum size is kept as it is; and a slot whose only scopes are empty is
+// reported as empty.
 func TestReportsEdgesOfWhatIsWritten(t *testing.T) {
 	if got := write(Own{3: {zone1: {}}}); got != `{"empty":[3]}` {
 		t.Errorf("a scope without machines is reported as %s", got)
@@ -237,7 +242,8 @@ func TestReportsWorstOfSeveral(t *testing.T) {
 	}
 }
 
-// A replica's report of its session has precedence over the one on its Lease, and slots that do not exist any more are left out.
+// A replica's report of its session has precedence over the one on its Lease, and slots that do not
+// exist any more are left out.
 func TestReportOfEarlierSlots(t *testing.T) {
 	reports := ParseReports(map[string]string{"a": `{"counts":{"/z1":{"0":[1,0]}},"empty":[7]}`}, []string{"", "a"})
 	if got, want := Report("a", Own{1: {}}, reports, `{"counts":{"/z1":{"0":[2,0],"2":[1,0]}}}`), `{"counts":{"/z1":{"0":[2,0]}},"empty":[1]}`; got != want {
@@ -249,7 +255,8 @@ func TestReportOfEarlierSlots(t *testing.T) {
 	}
 }
 
-// A report has the machines of all slots of a namespace, and the namespaces with most of them, with any names.
+// A report has the machines of all slots of a namespace, and the namespaces with most of them, with
+// any names.
 func TestReportsNamespacesOfAllSlots(t *testing.T) {
 	own := Own{0: {}, 1: {}}
 	for slot := range own {
@@ -292,7 +299,8 @@ func TestReportsAreOrdered(t *testing.T) {
 	}
 }
 
-// Where not even all slots have room, those in which all machines are Ready are reported as empty, and the others as they are.
+// Where not even all slots have room, those in which all machines are Ready are reported as empty,
+// and the others as they are.
 func TestReportsOfManySlotsKeepWhatIsNotReady(t *testing.T) {
 	own, slots := Own{}, 2500
 	for slot := range slots {

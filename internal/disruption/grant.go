@@ -52,8 +52,8 @@ type grantRule struct {
 	decide func(*granting, candidate) answer
 }
 
-// grantRules decide on each candidate, in this order: the first one that does not leave it undecided. A candidate on which none decides gets
-// its disruption.
+// grantRules decide on each candidate, in this order: the first one that does not leave it
+// undecided. A candidate on which none decides gets its disruption.
 var grantRules = []grantRule{
 	{"deletions held, or MachineSet frozen", func(g *granting, c candidate) answer { return refusedIf(isHeldBack(g.w, c.Machine)) }},
 	{"never a healthy Node, and others come up", (*granting).costsNothing},
@@ -157,13 +157,14 @@ func isAllowed(disruptions []Disruption, uid types.UID) bool {
 	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == uid })
 }
 
-// load has the numbers that count against the limit. A machine that is replaced counts from its disruption until the new one is a healthy
-// Node, and so do machines that are created or deleted for another reason.
+// load has the numbers that count against the limit. A machine that is replaced counts from its
+// disruption until the new one is a healthy Node, and so do machines that are created or deleted
+// for another reason.
 type load struct {
 	// allowed have a disruption, and still exist.
 	allowed int
-	// leaving are being deleted; coming are being created, or are desired and do not exist. One that is deleted and one that is
-	// created instead are one replacement.
+	// leaving are being deleted; coming are being created, or are desired and do not exist. One that
+	// is deleted and one that is created instead are one replacement.
 	leaving, coming int
 	// failed have failed, and have no disruption yet.
 	failed int
@@ -192,8 +193,8 @@ func loadOf(w World, stand []Disruption, waiting []candidate) load {
 
 func (c candidate) hasFailed() bool { return machinefacts.HasFailed(c.Machine) }
 
-// against returns what counts against a candidate. A machine that still has a Node is replaced only after those that have
-// failed before it; these do not delay each other.
+// against returns what counts against a candidate. A machine that still has a Node is replaced only
+// after those that have failed before it; these do not delay each other.
 func (l load) against(c candidate) int {
 	if c.hasFailed() {
 		return l.moving()

@@ -10,9 +10,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// waiting returns how many machines are not deleted only because deletions are held: all of a root or set that is being deleted, those
-// that are more than the replicas of their set, and those that should be replaced for their health. Machines that never ran, and
-// those that are being deleted, do not wait.
+// waiting returns how many machines are not deleted only because deletions are held: all of a root
+// or set that is being deleted, those that are more than the replicas of their set, and those that
+// should be replaced for their health. Machines that never ran, and those that are being deleted,
+// do not wait.
 func waiting(w World) (n int) {
 	if !w.Held {
 		return 0
@@ -49,8 +50,8 @@ func waiting(w World) (n int) {
 	return n
 }
 
-// waitingOf returns how many machines of a set wait: of those that are too many, the ones that never ran are deleted. ran has those that
-// have run and are not being deleted.
+// waitingOf returns how many machines of a set wait: of those that are too many, the ones that
+// never ran are deleted. ran has those that have run and are not being deleted.
 func waitingOf(set *v1alpha1.MachineSet, machines []*v1alpha1.Machine, ran, replaced map[types.UID]bool) int {
 	running, unhealthy := 0, 0
 	for _, m := range machines {

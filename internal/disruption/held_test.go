@@ -11,8 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// While deletions are held, no machine that has run gets a disruption or keeps one, and those that wait are counted. One that never came up
-// is replaced. A disruption in a frozen set is withdrawn when the machine has failed.
+// While deletions are held, no machine that has run gets a disruption or keeps one, and those that
+// wait are counted. One that never came up is replaced. A disruption in a frozen set is withdrawn
+// when the machine has failed.
 func TestHeldDeletions(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	type machine struct {

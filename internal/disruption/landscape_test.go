@@ -81,7 +81,8 @@ type simulatedMachine struct {
 	born   time.Duration
 }
 
-// simulatedCluster has one MachineDeployment in each of up to three zones, as Gardener creates them.
+// simulatedCluster has one MachineDeployment in each of up to three zones, as Gardener creates
+// them.
 type simulatedCluster struct {
 	limits      Limits
 	fault       fault
@@ -90,7 +91,8 @@ type simulatedCluster struct {
 	disruptions map[string][]Disruption
 	machines    []*simulatedMachine
 	created     int
-	// replaced counts the machines that were replaced; waiting those that were not Ready 1 h after the fault began.
+	// replaced counts the machines that were replaced; waiting those that were not Ready 1 h after the
+	// fault began.
 	replaced, waiting int
 }
 
@@ -152,7 +154,8 @@ func (c *simulatedCluster) run() {
 	}
 }
 
-// decide decides on the MachineDeployment of a zone, and replaces the machines that have a disruption.
+// decide decides on the MachineDeployment of a zone, and replaces the machines that have a
+// disruption.
 func (c *simulatedCluster) decide(zone string) {
 	w := World{Now: c.time().Time, Limits: c.limits, Disruptions: c.disruptions[zone], Breakers: c.breakers.Snapshot()}
 	for _, m := range c.machines {
@@ -183,8 +186,9 @@ func (c *simulatedCluster) isQuiet() bool {
 	return c.now > faultEnds+badAfter && c.dead() == 0 && len(c.breakers.open) == 0
 }
 
-// sizes draws the sizes of clusters, and returns how many have each. In the largest known landscape the mean is 5 to 7 machines.
-// Clusters of the same size behave in the same way, so that one of each is simulated.
+// sizes draws the sizes of clusters, and returns how many have each. In the largest known landscape
+// the mean is 5 to 7 machines. Clusters of the same size behave in the same way, so that one of
+// each is simulated.
 func sizes(random *rand.Rand, clusters int) map[int]int {
 	drawn := make([]int, clusters)
 	for i := range drawn {
@@ -221,8 +225,9 @@ type rule struct {
 	Thresholds
 }
 
-// TestLandscape writes to testdata/landscape.txt how many machines are replaced in clusters of the sizes of a landscape, by fault and
-// rule: the number of machines that have to be not Ready, in addition to their share, and what happens where a circuit breaker stays open.
+// TestLandscape writes to testdata/landscape.txt how many machines are replaced in clusters of the
+// sizes of a landscape, by fault and rule: the number of machines that have to be not Ready, in
+// addition to their share, and what happens where a circuit breaker stays open.
 func TestLandscape(t *testing.T) {
 	const clusters = 150
 	sizes := sizes(rand.New(rand.NewPCG(1, 1)), clusters)

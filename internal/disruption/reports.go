@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Counts are counts of one slot's machines. The zone "" has machines whose zone is not known, and not the whole cluster. No scope
-// of them has a namespace.
+// Counts are counts of one slot's machines. The zone "" has machines whose zone is not known, and
+// not the whole cluster. No scope of them has a namespace.
 type Counts map[Scope]Tally
 
 // Add counts machines of a namespace.
@@ -27,7 +27,8 @@ func (c Counts) Add(scope Scope, namespace string, n Count) {
 	c[scope] = tally
 }
 
-// Own are the counts of the slots that a replica can count now; a slot without machines is present and empty.
+// Own are the counts of the slots that a replica can count now; a slot without machines is present
+// and empty.
 type Own map[int]Counts
 
 // Reports are the reports of the replicas, as ParseReports returns them.
@@ -39,15 +40,17 @@ type Reports struct {
 // maxText is the maximum size of a report. A Lease that is too large could not be renewed.
 const maxText = 16 << 10
 
-// maxCount is the most machines of a slot and scope that count. A client that may write Leases can write any number, and sums must not overflow.
+// maxCount is the most machines of a slot and scope that count. A client that may write Leases can
+// write any number, and sums must not overflow.
 const maxCount = 1_000_000
 
 // bound returns a reported number, limited to the possible numbers of machines.
 func bound(n int) int { return min(max(n, 0), maxCount) }
 
-// wire is the form in which a replica reports its counts: by scope and slot, the numbers of machines that are Ready and that are
-// not Ready; by scope, namespace and slot, the numbers of machines that are not Ready; and the slots without counts. Replicas of
-// versions without the second field read the first.
+// wire is the form in which a replica reports its counts: by scope and slot, the numbers of
+// machines that are Ready and that are not Ready; by scope, namespace and slot, the numbers of
+// machines that are not Ready; and the slots without counts. Replicas of versions without the
+// second field read the first.
 type wire struct {
 	Counts  map[string]map[int][2]int         `json:"counts,omitempty"`
 	Unready map[string]map[string]map[int]int `json:"unready,omitempty"`
@@ -56,23 +59,26 @@ type wire struct {
 
 // form has the parts that are omitted from a report to limit its size.
 type form struct {
-	// least is how many machines of a slot and scope must be not Ready for that slot and scope to be reported.
+	// least is how many machines of a slot and scope must be not Ready for that slot and scope to be
+	// reported.
 	least int
-	// zones is the number of reported zones, the first ones by their turns; machines of other zones count as without zone.
+	// zones is the number of reported zones, the first ones by their turns; machines of other zones
+	// count as without zone.
 	zones int
-	// namespaces is the number of reported namespaces of each scope, those with most machines that are not Ready.
+	// namespaces is the number of reported namespaces of each scope, those with most machines that are
+	// not Ready.
 	namespaces int
 }
 
-// forms are tried in this order. The number of zones and namespaces is under the control of tenants, and must not prevent counts
-// from being reported.
+// forms are tried in this order. The number of zones and namespaces is under the control of
+// tenants, and must not prevent counts from being reported.
 func forms() []form {
 	const all = math.MaxInt
 	return []form{{0, all, 8}, {0, 8, 8}, {0, 8, 2}, {0, 3, 2}, {0, 0, 2}, {1, 0, 0}}
 }
 
-// ParseReports parses the reports of replicas, by their names, and the holder of each slot; "" means none. An invalid report counts
-// as missing.
+// ParseReports parses the reports of replicas, by their names, and the holder of each slot; ""
+// means none. An invalid report counts as missing.
 func ParseReports(texts map[string]string, holders []string) Reports {
 	reports := Reports{by: map[string]Own{}, holders: slices.Clone(holders)}
 	for replica, text := range texts {
@@ -121,9 +127,10 @@ func (w wire) unready(scope string, slot int) map[string]int {
 	return unready
 }
 
-// write is the inverse of read. If the report is too large, parts are omitted, in the order of forms: zones, namespaces, and
-// finally slots in which all machines are Ready, so that other replicas count a larger share of machines as not Ready than
-// is correct. If that is not enough, the slots count as not counted.
+// write is the inverse of read. If the report is too large, parts are omitted, in the order of
+// forms: zones, namespaces, and finally slots in which all machines are Ready, so that other
+// replicas count a larger share of machines as not Ready than is correct. If that is not enough,
+// the slots count as not counted.
 func write(own Own) string {
 	zones := ranked(own)
 	for _, f := range forms() {
@@ -134,7 +141,8 @@ func write(own Own) string {
 	return "{}"
 }
 
-// of returns the report of counts in this form; ranked is the order in which scopes keep their zones.
+// of returns the report of counts in this form; ranked is the order in which scopes keep their
+// zones.
 func (f form) of(own Own, ranked []Scope) wire {
 	zones := map[Scope]bool{}
 	for _, scope := range ranked[:min(f.zones, len(ranked))] {
@@ -167,8 +175,9 @@ func (f form) of(own Own, ranked []Scope) wire {
 	return w
 }
 
-// ranked returns the scopes with a zone in the order in which they keep it: by turns. Within a turn, those with machines of most
-// namespaces are first, and then those with most Ready machines, because such a machine has a Node.
+// ranked returns the scopes with a zone in the order in which they keep it: by turns. Within a
+// turn, those with machines of most namespaces are first, and then those with most Ready machines,
+// because such a machine has a Node.
 func ranked(own Own) []Scope {
 	total, all := Counts{}, map[Scope]map[string]int{}
 	for _, counts := range own {
@@ -194,9 +203,9 @@ func ranked(own Own) []Scope {
 	})
 }
 
-// turns returns the turn of each scope, from the numbers of machines by namespace. Namespaces take turns: in each turn every
-// namespace contributes the zone with most of its remaining machines. So one that has machines in many zones takes no more
-// places than another.
+// turns returns the turn of each scope, from the numbers of machines by namespace. Namespaces take
+// turns: in each turn every namespace contributes the zone with most of its remaining machines. So
+// one that has machines in many zones takes no more places than another.
 func turns(all map[Scope]map[string]int) map[Scope]int {
 	zones := map[string][]Scope{}
 	turn := map[Scope]int{}
@@ -251,8 +260,9 @@ func (w wire) add(scope Scope, slot int, tally Tally) {
 	}
 }
 
-// Report returns the report of a replica: its current counts, and its previous report of other slots, until their holders have
-// counted them. last is its last report, which may not be in Reports yet.
+// Report returns the report of a replica: its current counts, and its previous report of other
+// slots, until their holders have counted them. last is its last report, which may not be in
+// Reports yet.
 func Report(replica string, own Own, reports Reports, last string) string {
 	all := Own{}
 	before, ok := read(last)
@@ -275,9 +285,10 @@ func (t Reports) countedByAnother(slot int, replica string) bool {
 	return counted && holder != replica
 }
 
-// Sum adds up all slots, each by the count that applies to it: this replica's own count, otherwise the report of its holder,
-// otherwise, while its holder has not counted it, the worst report: one of the reports is that of its last holder. Zones are
-// added up separately and into their cluster. complete reports whether there is a count of every slot.
+// Sum adds up all slots, each by the count that applies to it: this replica's own count, otherwise
+// the report of its holder, otherwise, while its holder has not counted it, the worst report: one
+// of the reports is that of its last holder. Zones are added up separately and into their cluster.
+// complete reports whether there is a count of every slot.
 func Sum(own Own, reports Reports) (total map[Scope]Tally, complete bool) {
 	total, complete = map[Scope]Tally{}, len(reports.holders) > 0
 	for slot, holder := range reports.holders {
@@ -299,8 +310,8 @@ func Sum(own Own, reports Reports) (total map[Scope]Tally, complete bool) {
 	return total, complete
 }
 
-// worst returns, scope by scope, the report of a slot with the most machines that are not Ready, and of those the one with the
-// fewest that are.
+// worst returns, scope by scope, the report of a slot with the most machines that are not Ready,
+// and of those the one with the fewest that are.
 func (t Reports) worst(slot int) (worst Counts, ok bool) {
 	worst = Counts{}
 	for _, own := range t.by {

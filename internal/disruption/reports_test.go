@@ -48,7 +48,8 @@ func TestReportsAreParsed(t *testing.T) {
 	}
 }
 
-// A slot counts by the report of its holder; until the holder has counted it, by the worst report; and not at all without a report.
+// A slot counts by the report of its holder; until the holder has counted it, by the worst report;
+// and not at all without a report.
 func TestWhoseReportCounts(t *testing.T) {
 	word := func(ready, notReady int) string {
 		return fmt.Sprintf(`{"counts":{"/z1":{"0":[%d,%d]}}}`, ready, notReady)
@@ -81,7 +82,8 @@ func TestWhoseReportCounts(t *testing.T) {
 	}
 }
 
-// The counts of a replica are kept when it loses the slot or ends, until the slot's next holder has counted.
+// The counts of a replica are kept when it loses the slot or ends, until the slot's next holder has
+// counted.
 func TestLastReportCounts(t *testing.T) {
 	first := Report("a", Own{0: {zone1: counted(Count{NotReady: 5})}, 1: {}}, ParseReports(nil, []string{"a", "a"}), "")
 	anew := ParseReports(map[string]string{"a": first}, []string{"", "a"})
@@ -97,8 +99,8 @@ func TestLastReportCounts(t *testing.T) {
 	}
 }
 
-// A Lease must not become too large to be renewed, and no tenant can prevent the machines of others from being counted by having
-// many zones or namespaces.
+// A Lease must not become too large to be renewed, and no tenant can prevent the machines of others
+// from being counted by having many zones or namespaces.
 func TestReportIsCutToItsMaximum(t *testing.T) {
 	fill := func(n int, count Count) (own Own, all int) {
 		own = Own{}
@@ -126,7 +128,8 @@ func TestReportIsCutToItsMaximum(t *testing.T) {
 	}
 }
 
-// The report has the namespaces with most machines that are not Ready, and of each namespace the zones with most of its machines.
+// The report has the namespaces with most machines that are not Ready, and of each namespace the
+// zones with most of its machines.
 func TestReportNamesTheWorstNamespaces(t *testing.T) {
 	own := Own{0: {}}
 	for i := range 300 {
@@ -143,7 +146,8 @@ func TestReportNamesTheWorstNamespaces(t *testing.T) {
 	}
 }
 
-// A tenant can have any number of zones, with any number of machines in each: its MachineClasses name them.
+// A tenant can have any number of zones, with any number of machines in each: its MachineClasses
+// name them.
 func TestZonesOfOneTenantDoNotDisplaceThoseOfOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		victims []string
@@ -201,13 +205,15 @@ func TestOrderInWhichScopesKeepTheirZones(t *testing.T) {
 	for _, scope := range ranked(own) {
 		got += scope.Zone
 	}
-	// First a, of two namespaces, and k; then the second zone of each: b, with Ready machines, l, c; and m.
+	// First a, of two namespaces, and k; then the second zone of each: b, with Ready machines, l, c;
+	// and m.
 	if want := "akblcm"; got != want {
 		t.Errorf("zones in the order %s, want %s", got, want)
 	}
 }
 
-// fleet is a few replicas that move slots and report their counts, while the machines do not change.
+// fleet is a few replicas that move slots and report their counts, while the machines do not
+// change.
 type fleet struct {
 	*rapid.T
 	truth   Own
@@ -227,8 +233,8 @@ func (f *fleet) own(replica string) Own {
 	return own
 }
 
-// While no machine changes, the sum of every replica is correct or known to be incomplete, whichever replica holds which slot. Once
-// there is a report of every slot, it stays complete.
+// While no machine changes, the sum of every replica is correct or known to be incomplete,
+// whichever replica holds which slot. Once there is a report of every slot, it stays complete.
 func TestSumsAreCorrectOrIncomplete(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := &fleet{T: t, truth: Own{}, open: map[int]bool{}, texts: map[string]string{}, last: map[string]string{}}
@@ -291,7 +297,8 @@ func (f *fleet) step(slots int, replica string) {
 	}
 }
 
-// Numbers in a Lease that another client has written are bounded: with an overflow, all machines would seem Ready.
+// Numbers in a Lease that another client has written are bounded: with an overflow, all machines
+// would seem Ready.
 func TestCountsThatOverflow(t *testing.T) {
 	texts, holders := map[string]string{}, []string{}
 	for slot := range 4 {

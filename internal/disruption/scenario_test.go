@@ -45,8 +45,8 @@ func at(t *testing.T, text string) metav1.Time {
 //	never tried            an open circuit breaker lets no machine be replaced, however long it stays open
 //	machine: a Running     its name and phase; then any words of machineWords
 //
-// The result lists the machines with a disruption, new ones with a plus, those that have lost it with a minus; the open circuit
-// breakers; and when to decide again.
+// The result lists the machines with a disruption, new ones with a plus, those that have lost it
+// with a minus; the open circuit breakers; and when to decide again.
 func TestDisruptions(t *testing.T) {
 	scenario.Run(t, "testdata/disruptions.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -202,14 +202,16 @@ func describe(w World, v Verdict) string {
 	return text
 }
 
-// TestBreakers runs the scenarios in testdata/breakers.txt: at each time, the numbers of Ready and not Ready machines of each zone.
+// TestBreakers runs the scenarios in testdata/breakers.txt: at each time, the numbers of Ready and
+// not Ready machines of each zone.
 //
 //	at: 10s z1 15/5 z2/a 3/0      with a namespace after the zone, or without, as replicas of older versions report it; with
 //	                              "uncounted" somewhere, not every slot was counted
 //	remember: z1/a                the previous holder had opened its circuit breaker in a namespace; then, thresholds of annotations
 //	use: a not-ready=1            the thresholds of annotations in a namespace from now on
 //
-// The result has the circuit breakers with the thresholds of the flags and, after their text, with those of annotations.
+// The result has the circuit breakers with the thresholds of the flags and, after their text, with
+// those of annotations.
 func TestBreakers(t *testing.T) {
 	scenario.Run(t, "testdata/breakers.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// Zone returns the name of a zone; "" for an invalid one, since zones are values of a label of Nodes. Tenants write zones of any
-// length in MachineClasses, and they are reported on Leases.
+// Zone returns the name of a zone; "" for an invalid one, since zones are values of a label of
+// Nodes. Tenants write zones of any length in MachineClasses, and they are reported on Leases.
 func Zone(text string) string {
 	if len(validation.IsValidLabelValue(text)) > 0 {
 		return ""
@@ -20,8 +20,9 @@ func Zone(text string) string {
 	return text
 }
 
-// Scope is a zone of a target cluster, or, without a zone, all of the cluster. Zones of two clusters are unrelated, also if they
-// have the same name: with different accounts of a cloud it may mean different places.
+// Scope is a zone of a target cluster, or, without a zone, all of the cluster. Zones of two
+// clusters are unrelated, also if they have the same name: with different accounts of a cloud it
+// may mean different places.
 type Scope struct {
 	// Target is the cluster's name; "" is the only one of the fleet.
 	Target string
@@ -74,8 +75,8 @@ type Tally struct {
 
 	// Unready is the number of machines that are not Ready by namespace, as far as it was reported.
 	Unready map[string]int
-	// All is the number of machines by namespace, as far as this process knows: replicas report it only for machines that are not
-	// Ready. Sums do not have it.
+	// All is the number of machines by namespace, as far as this process knows: replicas report it
+	// only for machines that are not Ready. Sums do not have it.
 	All map[string]int
 }
 
@@ -90,15 +91,16 @@ func (t Tally) with(other Tally) Tally {
 	return sum
 }
 
-// rankedTally is a tally with the two namespaces that have the most machines that are not Ready; "" where there is none. They are found
-// once for the thresholds of all.
+// rankedTally is a tally with the two namespaces that have the most machines that are not Ready; ""
+// where there is none. They are found once for the thresholds of all.
 type rankedTally struct {
 	Tally
 
 	first, second string
 }
 
-// rank ranks the namespaces of each tally. Of those with as many, the first by name comes first, in every process.
+// rank ranks the namespaces of each tally. Of those with as many, the first by name comes first, in
+// every process.
 func rank(total map[Scope]Tally) map[Scope]rankedTally {
 	all := make(map[Scope]rankedTally, len(total))
 	for scope, tally := range total {
@@ -119,7 +121,8 @@ func rank(total map[Scope]Tally) map[Scope]rankedTally {
 	return all
 }
 
-// worst returns the namespace with the most machines that are not Ready, excluding one namespace; "" if there is none.
+// worst returns the namespace with the most machines that are not Ready, excluding one namespace;
+// "" if there is none.
 func (r rankedTally) worst(except string) string {
 	if r.first == except {
 		return r.second
@@ -127,23 +130,25 @@ func (r rankedTally) worst(except string) string {
 	return r.first
 }
 
-// evidence returns the count that decides on the circuit breaker for the machines of a namespace or, with "", of any namespace. The
-// machines that are not Ready in one other namespace, the one that has most of them, do not count: no tenant can open a circuit
-// breaker in the namespaces of others with its own machines.
+// evidence returns the count that decides on the circuit breaker for the machines of a namespace
+// or, with "", of any namespace. The machines that are not Ready in one other namespace, the one
+// that has most of them, do not count: no tenant can open a circuit breaker in the namespaces of
+// others with its own machines.
 func (r rankedTally) evidence(namespace string) Count {
 	n := r.Count
 	n.NotReady = max(n.NotReady-r.Unready[r.worst(namespace)], 0)
 	return n
 }
 
-// Of counts one machine. One that is being deleted, is updated in place, or has failed and is preserved, does not count. One that
-// was never healthy is no evidence about its scope. One whose update in place has failed is not Ready: an update that fails
-// everywhere must not cause the replacement of all machines.
+// Of counts one machine. One that is being deleted, is updated in place, or has failed and is
+// preserved, does not count. One that was never healthy is no evidence about its scope. One whose
+// update in place has failed is not Ready: an update that fails everywhere must not cause the
+// replacement of all machines.
 //
-// hasNode reports whether a Node is bound to the machine. Any author of Machines can write a phase, and a Ready machine counts
-// against opening a circuit breaker in all namespaces, so without a Node it does not count. One that is not Ready counts
-// without a Node, too: it may have lost the Node with its VM, and the machines of one namespace open no circuit breaker for
-// others.
+// hasNode reports whether a Node is bound to the machine. Any author of Machines can write a phase,
+// and a Ready machine counts against opening a circuit breaker in all namespaces, so without a Node
+// it does not count. One that is not Ready counts without a Node, too: it may have lost the Node
+// with its VM, and the machines of one namespace open no circuit breaker for others.
 func Of(m *v1alpha1.Machine, hasNode bool, now time.Time) Count {
 	switch {
 	case m.DeletionTimestamp != nil:

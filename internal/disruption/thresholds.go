@@ -12,9 +12,10 @@ func (t Thresholds) String() string {
 	return fmt.Sprintf("not-ready=%d,percent=%d,close-percent=%d,close-after=%s,try-after=%s", t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter, t.TryAfter)
 }
 
-// ParseThresholds returns the thresholds that an annotation sets: "not-ready=3,try-after=1h". The keys are the names of the flags
-// without "circuit-breaker-"; those of otherwise apply where a key is omitted. Errors: every text that is not exactly that, and
-// thresholds that are not valid together.
+// ParseThresholds returns the thresholds that an annotation sets: "not-ready=3,try-after=1h". The
+// keys are the names of the flags without "circuit-breaker-"; those of otherwise apply where a key
+// is omitted. Errors: every text that is not exactly that, and thresholds that are not valid
+// together.
 func ParseThresholds(text string, otherwise Thresholds) (Thresholds, error) {
 	if len(text) > shown {
 		return otherwise, fmt.Errorf("expected at most %d bytes like not-ready=3,try-after=1h, got %d", shown, len(text))
@@ -61,8 +62,8 @@ func setThreshold(t *Thresholds, key, value string) (err error) {
 // neverOpens reports whether no number of machines that are not Ready opens a circuit breaker.
 func (t Thresholds) neverOpens() bool { return t.Percent == 100 }
 
-// OpensLaterThan reports whether more machines have to be not Ready than with the others: thresholds that are set to have machines
-// replaced again, and not to keep a circuit breaker open.
+// OpensLaterThan reports whether more machines have to be not Ready than with the others:
+// thresholds that are set to have machines replaced again, and not to keep a circuit breaker open.
 func (t Thresholds) OpensLaterThan(others Thresholds) bool {
 	return t.NotReady > others.NotReady || t.Percent > others.Percent
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 )
 
-// Each answer to a request that removes something is known: success and 404 are accepted, and all others are refusals with a reason, which
-// are tried again soon.
+// Each answer to a request that removes something is known: success and 404 are accepted, and all
+// others are refusals with a reason, which are tried again soon.
 func TestAttemptEveryStatus(t *testing.T) {
 	pods := corev1.Resource("pods")
 	type answer struct {

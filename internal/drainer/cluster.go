@@ -20,7 +20,8 @@ const (
 	byVolume = "volume" // the PersistentVolume
 )
 
-// cluster is shared by the drains of one target cluster, from the begin of the first until idleFor after the end of the last.
+// cluster is shared by the drains of one target cluster, from the begin of the first until idleFor
+// after the end of the last.
 type cluster struct {
 	client kubernetes.Interface
 
@@ -123,7 +124,8 @@ func differs(a, b *policyv1.PodDisruptionBudget) bool {
 		len(a.Status.DisruptedPods) != len(b.Status.DisruptedPods)
 }
 
-// attachmentChanged wakes the drain of the attachment's Node, and those that wait for its volume to be attached elsewhere.
+// attachmentChanged wakes the drain of the attachment's Node, and those that wait for its volume to
+// be attached elsewhere.
 func (c *cluster) attachmentChanged(before, after *storagev1.VolumeAttachment) {
 	a := after
 	if a == nil {

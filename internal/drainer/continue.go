@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// maxSteps bounds how many actions one pass carries out for a drain, so that the worker can process other keys.
+// maxSteps bounds how many actions one pass carries out for a drain, so that the worker can process
+// other keys.
 const maxSteps = 8
 
 // Task is what a pass knows of a drain that it continues.
@@ -25,20 +26,25 @@ type Task struct {
 	Order   drain.Order
 	// Driver has the cloud's names of volumes; nil when there is no driver.
 	Driver driver.Driver
-	// Pods are those of the Node, if Listed: if they were read in this pass from the API server, after the Node was cordoned.
+	// Pods are those of the Node, if Listed: if they were read in this pass from the API server, after
+	// the Node was cordoned.
 	Pods   []*corev1.Pod
 	Listed bool
-	// Cordon marks the Node as unschedulable, and returns it as written; nil when the Node is gone, or another one has its name.
+	// Cordon marks the Node as unschedulable, and returns it as written; nil when the Node is gone, or
+	// another one has its name.
 	Cordon func(ctx context.Context) (*corev1.Node, error)
-	// Warn reports that pods which could not be evicted were deleted without grace, although the drain is not forced.
+	// Warn reports that pods which could not be evicted were deleted without grace, although the drain
+	// is not forced.
 	Warn func(ctx context.Context, message string)
 }
 
-// Continue carries out the actions of a drain that are possible now. It does not wait: what the drain depends on is watched, and a
-// change wakes the owner. It returns a verdict whose action was not carried out if the drain has used up maxSteps. isSame is false
-// when the Node is gone or another one has its name: whether that one is drained, too, is a new decision. It is one action of a pass
-// and not a runner.Pass of its own: running out of steps is not a defect here, and its result is a verdict that lifecycle.Decide
-// decides on. Errors: the requests, and the end of ctx or of the ownership.
+// Continue carries out the actions of a drain that are possible now. It does not wait: what the
+// drain depends on is watched, and a change wakes the owner. It returns a verdict whose action was
+// not carried out if the drain has used up maxSteps. isSame is false when the Node is gone or
+// another one has its name: whether that one is drained, too, is a new decision. It is one action
+// of a pass and not a runner.Pass of its own: running out of steps is not a defect here, and its
+// result is a verdict that lifecycle.Decide decides on. Errors: the requests, and the end of ctx or
+// of the ownership.
 func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSame bool, err error) {
 	d.afterOutage(task.Order)
 	facts := drain.Facts{Settings: d.of.cfg.Settings, Order: task.Order, Node: task.Node, Memory: d.memory}
@@ -70,7 +76,8 @@ func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSam
 	return v, true, nil
 }
 
-// observe records in the facts what the watches show. A drain that waits until more volumes may move passes freed to detaches.await.
+// observe records in the facts what the watches show. A drain that waits until more volumes may
+// move passes freed to detaches.await.
 func (d *Drain) observe(ctx context.Context, task Task, facts *drain.Facts) (freed int) {
 	facts.FreeDetaches, freed = d.of.detaches.free(task.Cluster, task.Owner.Namespace)
 	session := d.current()
@@ -84,8 +91,8 @@ func (d *Drain) observe(ctx context.Context, task Task, facts *drain.Facts) (fre
 	return freed
 }
 
-// step carries out one action of a drain. It sends each request once: retries against an overloaded API server would occupy the
-// worker.
+// step carries out one action of a drain. It sends each request once: retries against an overloaded
+// API server would occupy the worker.
 func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain.Verdict) (err error) {
 	ctx = target.Once(ctx)
 	switch v.Do {

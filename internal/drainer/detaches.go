@@ -7,7 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// detaches counts the volumes that are moving for drains of this process, to bound how many a cloud has to detach at the same time.
+// detaches counts the volumes that are moving for drains of this process, to bound how many a cloud
+// has to detach at the same time.
 type detaches struct {
 	mu       sync.Mutex
 	clusters map[*target.Cluster]*moving
@@ -39,7 +40,8 @@ func (d *detaches) in(cluster *target.Cluster) *moving {
 	return m
 }
 
-// free returns how many more volumes may begin to move for owners in a namespace. A caller that needs more passes freed to await.
+// free returns how many more volumes may begin to move for owners in a namespace. A caller that
+// needs more passes freed to await.
 func (d *detaches) free(cluster *target.Cluster, namespace string) (volumes, freed int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,8 +56,9 @@ func (d *detaches) set(cluster *target.Cluster, e errand, namespace string, volu
 	d.in(cluster).set(e, movingOf{namespace, volumes})
 }
 
-// reserve adds volumes to those that move for a drain, and reports whether they may begin to move; otherwise it adds none. A pod may have
-// more volumes than one namespace may ever move: for it, room for drain.MaxDetachesOfOne suffices; otherwise it could never be removed.
+// reserve adds volumes to those that move for a drain, and reports whether they may begin to move;
+// otherwise it adds none. A pod may have more volumes than one namespace may ever move: for it,
+// room for drain.MaxDetachesOfOne suffices; otherwise it could never be removed.
 func (d *detaches) reserve(cluster *target.Cluster, e errand, namespace string, volumes int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,8 +70,8 @@ func (d *detaches) reserve(cluster *target.Cluster, e errand, namespace string, 
 	return true
 }
 
-// await calls wake once, when the number of moving volumes has decreased since free returned freed; at once if it has already. wake
-// is called with d.mu held and must not use detaches.
+// await calls wake once, when the number of moving volumes has decreased since free returned freed;
+// at once if it has already. wake is called with d.mu held and must not use detaches.
 func (d *detaches) await(cluster *target.Cluster, e errand, freed int, wake func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,9 +93,10 @@ func (d *detaches) forget(e errand) {
 	}
 }
 
-// free returns how many more volumes may begin to move for owners in a namespace. A namespace may have a fixed multiple of what is
-// then left free: with 40 of 50 for one namespace, four times as many. So a namespace that is alone has 40, two that need all they can
-// get have 22 each, five have 9 each, and for a further one some are always left. Drains that do not wait may move more than
+// free returns how many more volumes may begin to move for owners in a namespace. A namespace may
+// have a fixed multiple of what is then left free: with 40 of 50 for one namespace, four times as
+// many. So a namespace that is alone has 40, two that need all they can get have 22 each, five have
+// 9 each, and for a further one some are always left. Drains that do not wait may move more than
 // drain.MaxDetachesOfOne for a namespace; the excess does not reduce what others get.
 func (m *moving) free(namespace string) int {
 	const times = drain.MaxDetachesOfOne / (drain.MaxDetaches - drain.MaxDetachesOfOne)

@@ -49,7 +49,8 @@ func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 // deletionOf identifies the drain for the deletion of an owner.
 func deletionOf(owner string) errand { return errand{types.UID(owner), ForDeletion} }
 
-// A tenant can have volumes that never detach: its kubelets say when they do. Others are drained all the same.
+// A tenant can have volumes that never detach: its kubelets say when they do. Others are drained
+// all the same.
 func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		moving map[string]int
@@ -118,7 +119,8 @@ func TestFreedVolumeSlotBeforeTheWaitWakesTheDrain(t *testing.T) {
 	}
 }
 
-// A machine may be preserved while it waits for an update in place: the end of one drain is not that of the other.
+// A machine may be preserved while it waits for an update in place: the end of one drain is not
+// that of the other.
 func TestDrainsOfOneOwnerWaitForVolumesApart(t *testing.T) {
 	d, cluster, woken := newDrainer(t), &target.Cluster{}, 0
 	volumes := d.detaches

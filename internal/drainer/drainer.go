@@ -21,19 +21,20 @@ type Config struct {
 	Settings drain.Settings
 	// Patience is how long requests to a target cluster may fail before a drain reports the error.
 	Patience time.Duration
-	// Confirm is how long requests to a target cluster have to fail before a drain whose time is over is given up; by then its API
-	// server is known to be away if it is.
+	// Confirm is how long requests to a target cluster have to fail before a drain whose time is over
+	// is given up; by then its API server is known to be away if it is.
 	Confirm time.Duration
-	// Backoff returns for how long a driver is not called after a failure. before is the step that resulted from the failure before
-	// it, 0 for the first one, and requested the wait that the cloud requests; step is to be passed after the next failure.
+	// Backoff returns for how long a driver is not called after a failure. before is the step that
+	// resulted from the failure before it, 0 for the first one, and requested the wait that the cloud
+	// requests; step is to be passed after the next failure.
 	Backoff func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration)
 }
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error { return required.Fields(c, "Settings", "Patience", "Confirm") }
 
-// Drainer has the drains of this process. Its content may be lost at any time; a drain then continues with what the target cluster
-// shows. Create it with New; it is safe for concurrent use.
+// Drainer has the drains of this process. Its content may be lost at any time; a drain then
+// continues with what the target cluster shows. Create it with New; it is safe for concurrent use.
 type Drainer struct {
 	cfg      Config
 	own      clock.PassiveClock // of the process, for what does not outlive it
@@ -44,18 +45,20 @@ type Drainer struct {
 	known map[errand]*Drain
 }
 
-// Owner is what a drain belongs to: a Machine, or a Node that is drained while its VM stays. Its controller continues the drain.
+// Owner is what a drain belongs to: a Machine, or a Node that is drained while its VM stays. Its
+// controller continues the drain.
 type Owner struct {
 	// UID identifies the drains of the owner.
 	UID types.UID
-	// Namespace has a share of the volumes that may move at a time, for all of its owners; "" is one, too.
+	// Namespace has a share of the volumes that may move at a time, for all of its owners; "" is one,
+	// too.
 	Namespace string
 	// Wake is called when the drain may continue. It must return soon.
 	Wake func()
 }
 
-// errand identifies a drain. The result of a drain for one aim is not used for another one: a Node that was drained while its VM stays
-// is drained again before its VM is deleted.
+// errand identifies a drain. The result of a drain for one aim is not used for another one: a Node
+// that was drained while its VM stays is drained again before its VM is deleted.
 type errand struct {
 	owner types.UID
 	aim   Aim
@@ -118,7 +121,8 @@ func (d *Drainer) Of(owner types.UID, aim Aim) *Drain {
 	return one
 }
 
-// State returns how the drain of a machine that is being deleted has ended, as far as this process knows.
+// State returns how the drain of a machine that is being deleted has ended, as far as this process
+// knows.
 func (d *Drainer) State(machine types.UID) drain.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +139,8 @@ func (d *Drainer) Len() int {
 	return len(d.known)
 }
 
-// VMDeleted records that the VM is being deleted and nothing is left to drain, unless the drain has a result already.
+// VMDeleted records that the VM is being deleted and nothing is left to drain, unless the drain has
+// a result already.
 func (d *Drainer) VMDeleted(machine types.UID) {
 	if d.State(machine) == drain.Unknown {
 		d.Of(machine, ForDeletion).end(drain.Drained)
@@ -150,7 +155,8 @@ func (d *Drainer) Forget(owner types.UID) {
 	}
 }
 
-// Drop ends a drain whose result has been used or that is not wanted any more, and drops what is known of it.
+// Drop ends a drain whose result has been used or that is not wanted any more, and drops what is
+// known of it.
 func (d *Drainer) Drop(owner types.UID, aim Aim) {
 	e := errand{owner, aim}
 	d.mu.Lock()
@@ -173,9 +179,10 @@ func (d *Drain) End(v drain.Verdict) drain.Report {
 // Answered records that the target cluster answers.
 func (d *Drain) Answered() { d.failingSince = time.Time{} }
 
-// Unanswered records that a request to the target cluster has failed. The report is that of a drain that waits until the cluster
-// answers, or, after the time of the order, of one that is given up: otherwise the VM would remain for as long as its cluster does not
-// answer. ok is false for as long as the request is to be retried without a report.
+// Unanswered records that a request to the target cluster has failed. The report is that of a drain
+// that waits until the cluster answers, or, after the time of the order, of one that is given up:
+// otherwise the VM would remain for as long as its cluster does not answer. ok is false for as long
+// as the request is to be retried without a report.
 func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, err error) (report drain.Report, ok bool) {
 	now := d.of.own.Now()
 	d.afterOutage(order)
@@ -197,8 +204,8 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 	return report, true
 }
 
-// afterOutage forgets, after an outage of an API server, since when the drain is blocked: nothing could make progress meanwhile. The drain
-// continues as in a process that has just taken over.
+// afterOutage forgets, after an outage of an API server, since when the drain is blocked: nothing
+// could make progress meanwhile. The drain continues as in a process that has just taken over.
 func (d *Drain) afterOutage(order drain.Order) {
 	if order.Reach.Back.After(d.back) {
 		d.back, d.memory, d.failingSince = order.Reach.Back, drain.Memory{Forced: d.memory.Forced}, time.Time{}
@@ -222,7 +229,8 @@ func (d *Drain) end(state drain.State) {
 	}
 }
 
-// begin begins a session, unless the drain has one or has ended in the meantime, and reports whether it has begun one.
+// begin begins a session, unless the drain has one or has ended in the meantime, and reports
+// whether it has begun one.
 func (d *Drain) begin(session func() *watchSession) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -48,7 +48,8 @@ func newDrainer(t *testing.T) *Drainer {
 	return d
 }
 
-// drainBench returns the drain of the cordoned Node of a machine that was deleted just now, and what a pass knows of it.
+// drainBench returns the drain of the cordoned Node of a machine that was deleted just now, and
+// what a pass knows of it.
 func drainBench(t *testing.T, objects ...runtime.Object) (*Drain, Task, *fake.Clientset) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}, Spec: corev1.NodeSpec{Unschedulable: true}}

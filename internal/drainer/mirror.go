@@ -8,7 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// mirror returns what keeps objects as a watch reports them, without the fields that trim removes. synced is called after the first list.
+// mirror returns what keeps objects as a watch reports them, without the fields that trim removes.
+// synced is called after the first list.
 func mirror[T metav1.Object](all *objectcache.Objects[T], trim func(T) T, synced func()) *objectcache.Mirror[T] {
 	store := objectcache.StoreOf(all)
 	return &objectcache.Mirror[T]{

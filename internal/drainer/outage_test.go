@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
-// A drain whose time is over is given up only after requests have failed for so long that an outage would be known; a forced one at once.
+// A drain whose time is over is given up only after requests have failed for so long that an outage
+// would be known; a forced one at once.
 func TestExpiredDrainIsGivenUpOnlyWhenThereIsNoOutage(t *testing.T) {
 	failed, back := errors.New("connection refused"), now.Add(30*time.Minute)
 	for name, tc := range map[string]struct {
@@ -52,7 +53,8 @@ func TestExpiredDrainIsGivenUpOnlyWhenThereIsNoOutage(t *testing.T) {
 	}
 }
 
-// After an outage a drain does not count since when it was blocked before. The pods that it has deleted without grace are named at its end.
+// After an outage a drain does not count since when it was blocked before. The pods that it has
+// deleted without grace are named at its end.
 func TestDrainForgetsAfterAnOutage(t *testing.T) {
 	d, task, _ := drainBench(t, targettest.PodOn("m", "web", ""))
 	blocked := map[types.UID]time.Time{"web": now.Add(-time.Hour)}
@@ -81,8 +83,8 @@ func TestDrainForgetsAfterAnOutage(t *testing.T) {
 	}
 }
 
-// The clock of the API server is set forward while a pass is under way, after what is known of the API servers was read. Time that has not passed ends
-// no drain.
+// The clock of the API server is set forward while a pass is under way, after what is known of the
+// API servers was read. Time that has not passed ends no drain.
 func TestClockThatIsSetDuringAPassEndsNoDrain(t *testing.T) {
 	d, task, cluster := drainBench(t, targettest.PodOn("m", "web", ""))
 	wall, _ := d.of.cfg.Clock.(*clocktesting.FakeClock)

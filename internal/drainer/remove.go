@@ -21,8 +21,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// remove removes pods and attachments, and records the API server's answer for each in the memory of the facts. Errors: the ownership
-// or ctx has ended.
+// remove removes pods and attachments, and records the API server's answer for each in the memory
+// of the facts. Errors: the ownership or ctx has ended.
 func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v drain.Verdict) error {
 	attempts := maps.Clone(facts.Memory.Attempts)
 	if attempts == nil {
@@ -97,8 +97,8 @@ func (r *removal) note(ctx context.Context, uid types.UID, how drain.How, err er
 	return nil
 }
 
-// requestRecounts has the disruption controller recount PodDisruptionBudgets, by an observedGeneration of 0. Errors: the ownership or ctx has
-// ended.
+// requestRecounts has the disruption controller recount PodDisruptionBudgets, by an
+// observedGeneration of 0. Errors: the ownership or ctx has ended.
 func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface, facts *drain.Facts, v drain.Verdict) error {
 	for _, b := range v.Budgets {
 		err := patchBudget(ctx, client, b, map[string]any{"observedGeneration": 0})
@@ -118,7 +118,8 @@ func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface
 	return nil
 }
 
-// patchBudget changes the status of a PodDisruptionBudget, if it still has the version that was read.
+// patchBudget changes the status of a PodDisruptionBudget, if it still has the version that was
+// read.
 func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.PodDisruptionBudget, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": b.UID, "resourceVersion": b.ResourceVersion}, "status": status,
@@ -133,9 +134,10 @@ func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.P
 	return nil
 }
 
-// attempt returns the result of a request to remove an object; before is that of the request before it. An object that does not exist any
-// more counts as removed, and all other errors are refusals. A conflict, too: it may be that of a webhook. If another object has the name now,
-// the watch shows it.
+// attempt returns the result of a request to remove an object; before is that of the request before
+// it. An object that does not exist any more counts as removed, and all other errors are refusals.
+// A conflict, too: it may be that of a webhook. If another object has the name now, the watch shows
+// it.
 func attempt(before drain.Attempt, now time.Time, how drain.How, err error) drain.Attempt {
 	switch {
 	case err == nil:
@@ -174,8 +176,9 @@ func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, no
 	return fmt.Errorf("drain.Decide named a way to remove pods that the drainer does not know: %s", r.How)
 }
 
-// takeDisruptions does for several PodDisruptionBudgets what the eviction API does for one: it takes a disruption from each, and
-// deletes the pod. If it fails before the deletion, the disruptions that it has taken remain reserved for the pod until they expire, as those of the
+// takeDisruptions does for several PodDisruptionBudgets what the eviction API does for one: it
+// takes a disruption from each, and deletes the pod. If it fails before the deletion, the
+// disruptions that it has taken remain reserved for the pod until they expire, as those of the
 // eviction API do; the next attempt starts their time anew.
 func takeDisruptions(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
 	for _, b := range r.Budgets {
@@ -190,7 +193,8 @@ func takeDisruptions(ctx context.Context, client kubernetes.Interface, r drain.R
 			return fmt.Errorf("take a disruption: %w", err)
 		}
 	}
-	// With resourceVersion: a pod that was not ready may have become ready since, and its removal is then decided anew.
+	// With resourceVersion: a pod that was not ready may have become ready since, and its removal is
+	// then decided anew.
 	return client.CoreV1().Pods(r.Pod.Namespace).Delete(ctx, r.Pod.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &r.Pod.UID, ResourceVersion: &r.Pod.ResourceVersion},
 	})

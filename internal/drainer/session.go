@@ -37,8 +37,8 @@ func OfNode(node string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 }
 
-// Begin begins to watch for the drain of a Node. wake is called, and must return soon, after each change that affects the
-// drain, until it ends.
+// Begin begins to watch for the drain of a Node. wake is called, and must return soon, after each
+// change that affects the drain, until it ends.
 func (s *watchSet) Begin(client kubernetes.Interface, node string, wake func()) *watchSession {
 	session := &watchSession{set: s, node: node, wake: wake, pods: objectcache.New[*corev1.Pod](), awaited: map[string]bool{}}
 	session.pods.OnChange(func(before, after *corev1.Pod) {
@@ -56,7 +56,8 @@ func (s *watchSet) Begin(client kubernetes.Interface, node string, wake func()) 
 	return session
 }
 
-// End ends the session. Some time after the last one in its cluster, nothing is watched there any more.
+// End ends the session. Some time after the last one in its cluster, nothing is watched there any
+// more.
 func (s *watchSession) End() {
 	s.end()
 	s.set.leave(s.cluster, s)
@@ -91,8 +92,9 @@ func (s *watchSession) awaits(volume string) bool {
 	return s.awaited[volume]
 }
 
-// Show adds the cached objects to the facts, without the cloud's names of volumes. Before everything was listed it adds nothing,
-// and returns false. Pods that come from a live read of this pass are not replaced.
+// Show adds the cached objects to the facts, without the cloud's names of volumes. Before
+// everything was listed it adds nothing, and returns false. Pods that come from a live read of this
+// pass are not replaced.
 func (s *watchSession) Show(f *drain.Facts) bool {
 	s.mu.Lock()
 	synced := s.synced

@@ -155,8 +155,8 @@ func TestNothingIsReturnedBeforeAllIsListed(t *testing.T) {
 		}
 		before := woken.Load()
 		there.Store(true)
-		// It is tried again: soon, but for an error handler of apimachinery that bubbles' early time confuses. It waits until
-		// the process' own.
+		// It is tried again: soon, but for an error handler of apimachinery that bubbles' early time
+		// confuses. It waits until the process' own.
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		if woken.Load() == before || !s.Show(&drain.Facts{}) {
 			b.Error("it does not report when the last kind is listed")
@@ -168,7 +168,8 @@ func TestNothingIsReturnedBeforeAllIsListed(t *testing.T) {
 	})
 }
 
-// A drain is woken by trouble, with its own pods and with what it shares, and when that is over; once for each.
+// A drain is woken by trouble, with its own pods and with what it shares, and when that is over;
+// once for each.
 func TestWatchErrorsWakeTheDrain(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		s, woken := b.drainOf("n")
@@ -215,7 +216,8 @@ func TestWatchErrorsWakeTheDrain(t *testing.T) {
 	})
 }
 
-// The fake cluster selects nothing by fields; that only pods of the Node are asked for is seen in the request.
+// The fake cluster selects nothing by fields; that only pods of the Node are asked for is seen in
+// the request.
 func TestOnlyPodsOfTheNodeAreListed(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		s, _ := b.drainOf("n")

@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
-// idleFor is how long a cluster is watched after its last drain: machines that are replaced one by one are drained within minutes of each
-// other, and each would else list the whole cluster.
+// idleFor is how long a cluster is watched after its last drain: machines that are replaced one by
+// one are drained within minutes of each other, and each would else list the whole cluster.
 const idleFor = 10 * time.Minute
 
 // watchSet is all watches of all target clusters. New returns one.

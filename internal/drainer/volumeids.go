@@ -14,12 +14,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// volumeIDsTimeout bounds how long one pass requests names of volumes. Most drivers know them without a call of their cloud, and the
-// pass has pods to remove; names that are missing then are requested again.
+// volumeIDsTimeout bounds how long one pass requests names of volumes. Most drivers know them
+// without a call of their cloud, and the pass has pods to remove; names that are missing then are
+// requested again.
 const volumeIDsTimeout = 5 * time.Second
 
-// volumeIDs are the cloud's names of the volumes of a Node that is being drained. A volume without an answer counts as one that the
-// driver does not know, and its name is requested again: the removal of pods must not depend on a cloud that fails.
+// volumeIDs are the cloud's names of the volumes of a Node that is being drained. A volume without
+// an answer counts as one that the driver does not know, and its name is requested again: the
+// removal of pods must not depend on a cloud that fails.
 type volumeIDs struct {
 	reported map[string]string // by PersistentVolume; "" where the driver knows none
 	lacks    bool              // some have no answer yet
@@ -35,8 +37,9 @@ func (v *volumeIDs) wait(now time.Time) time.Duration {
 	return max(v.next.Sub(now), time.Millisecond)
 }
 
-// volumeIDs returns the names of the volumes that are known, and requests the others: one name in each call, because an answer does
-// not contain the volume that it is for. After a failure it sends no call for a while, because a call that fails occupies the worker.
+// volumeIDs returns the names of the volumes that are known, and requests the others: one name in
+// each call, because an answer does not contain the volume that it is for. After a failure it sends
+// no call for a while, because a call that fails occupies the worker.
 func (d *Drain) volumeIDs(ctx context.Context, cloud driver.Driver, facts *drain.Facts) map[string]string {
 	d.ids.lacks = false
 	if cloud == nil {

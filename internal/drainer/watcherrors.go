@@ -71,7 +71,8 @@ func (t *watchErrors) follow(name string, from objectcache.Source) objectcache.S
 	}
 }
 
-// WatchError returns why the objects of the session are incomplete or may be old; "" if they are neither.
+// WatchError returns why the objects of the session are incomplete or may be old; "" if they are
+// neither.
 func (s *watchSession) WatchError() string {
 	return cmp.Or(s.watchErrors.first(), s.cluster.watchErrors.first())
 }

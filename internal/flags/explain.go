@@ -40,8 +40,8 @@ func (d *declared) expectation() string {
 	return d.Usage
 }
 
-// nearest is the flag whose name is the most similar to the given one. Dashes, underscores and case make no difference:
-// machineDrainTimeout is machine-drain-timeout.
+// nearest is the flag whose name is the most similar to the given one. Dashes, underscores and case
+// make no difference: machineDrainTimeout is machine-drain-timeout.
 func (s *Set) nearest(name string) string {
 	var best string
 	least := -1
@@ -57,7 +57,8 @@ func plain(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
-// edits returns how many bytes have to be added, removed or changed to turn one name into the other.
+// edits returns how many bytes have to be added, removed or changed to turn one name into the
+// other.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

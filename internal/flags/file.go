@@ -83,7 +83,8 @@ func decode(content []byte) (map[string]any, error) {
 	return values, nil
 }
 
-// textOf returns a number as it is in the file, where the YAML reader would have returned 8 for 010.
+// textOf returns a number as it is in the file, where the YAML reader would have returned 8 for
+// 010.
 func textOf(number yamlv3.Node) string {
 	if number.Alias != nil {
 		number = *number.Alias
@@ -91,8 +92,8 @@ func textOf(number yamlv3.Node) string {
 	return number.Value
 }
 
-// text is a value of the file in the format of the command line. Text must be text in the file, too: YAML reads
-// 0123 as 83, and no as false.
+// text is a value of the file in the format of the command line. Text must be text in the file,
+// too: YAML reads 0123 as 83, and no as false.
 func (d *declared) text(value any) (string, error) {
 	words, isList := value.([]any)
 	kind := d.Value.Type()

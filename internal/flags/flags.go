@@ -19,12 +19,13 @@ type Trait int
 const (
 	// OrZero lets a number or a duration be 0, which otherwise has to be more.
 	OrZero Trait = iota + 1
-	// Ignored marks a flag that is accepted because existing manifests have it, and that has no meaning here. Its usage
-	// names the replacement, or why it is not needed.
+	// Ignored marks a flag that is accepted because existing manifests have it, and that has no
+	// meaning here. Its usage names the replacement, or why it is not needed.
 	Ignored
 )
 
-// Set is the flags of a command. Create one with New, declare flags in its groups, and call Complete when the command runs.
+// Set is the flags of a command. Create one with New, declare flags in its groups, and call
+// Complete when the command runs.
 type Set struct {
 	parser *pflag.FlagSet
 	groups []*Group
@@ -41,15 +42,17 @@ type declared struct {
 	fromFile string       // the file that the value came from; "" means the command line or the default
 }
 
-// Group is flags that belong together. Its flags are printed in the order in which they are declared.
+// Group is flags that belong together. Its flags are printed in the order in which they are
+// declared.
 type Group struct {
 	title string
 	set   *Set
 	flags []*declared
 }
 
-// New returns the Set of the flags of a command, without flags. The command then accepts flags only, no arguments; explains
-// errors in them; and prints them in groups, as the commands below it do.
+// New returns the Set of the flags of a command, without flags. The command then accepts flags
+// only, no arguments; explains errors in them; and prints them in groups, as the commands below it
+// do.
 func New(cmd *cobra.Command) *Set {
 	s := &Set{parser: cmd.Flags()}
 	s.parser.SortFlags = false
@@ -111,8 +114,8 @@ func (g *Group) Duration(p *time.Duration, name string, value time.Duration, usa
 	positive(g.declare(name, traits), p)
 }
 
-// Go declares a flag of a package that has it already, with another usage. As with any other, declaring it sets it to its
-// default: its value may be global to the process.
+// Go declares a flag of a package that has it already, with another usage. As with any other,
+// declaring it sets it to its default: its value may be global to the process.
 func (g *Group) Go(f *goflag.Flag, value, usage string) {
 	if err := f.Value.Set(value); err != nil {
 		panic(fmt.Sprintf("flag %s cannot have the default %q that the program gives it: %v", f.Name, value, err))
@@ -184,8 +187,9 @@ func (d *declared) place() string {
 	return "--" + d.Name
 }
 
-// Complete reads the file that the command line names, and checks the values. It is called once, when the command line is parsed.
-// Errors: a file that cannot be read, keys in it that are not flags, and invalid values.
+// Complete reads the file that the command line names, and checks the values. It is called once,
+// when the command line is parsed. Errors: a file that cannot be read, keys in it that are not
+// flags, and invalid values.
 func (s *Set) Complete() error {
 	if s.file != "" {
 		if err := s.readFile(); err != nil {

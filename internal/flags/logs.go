@@ -12,8 +12,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// mostVerbose is the highest level that is logged, regardless of what the flags are: from level 8 on, client-go logs the bodies of requests and
-// answers, with Secrets, bootstrap tokens and the tokens of readers of metrics in them.
+// mostVerbose is the highest level that is logged, regardless of what the flags are: from level 8
+// on, client-go logs the bodies of requests and answers, with Secrets, bootstrap tokens and the
+// tokens of readers of metrics in them.
 const mostVerbose = 7
 
 // Logs are the flags of the log. Declare sets their defaults.
@@ -46,8 +47,9 @@ func (o *Logs) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Apply makes klog write the log of the process as the flags configure it, to standard error unless to has other writers. It is called
-// once, before anything is logged by another goroutine. Errors: invalid flags.
+// Apply makes klog write the log of the process as the flags configure it, to standard error unless
+// to has other writers. It is called once, before anything is logged by another goroutine. Errors:
+// invalid flags.
 func (o *Logs) Apply(to *logsapi.LoggingOptions) error {
 	if err := logsapi.ValidateAndApplyWithOptions(o.limited(), to, nil); err != nil {
 		return fmt.Errorf("--logging-format, --v, --vmodule: %w", err)

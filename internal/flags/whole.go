@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// whole is the value of a flag with a whole number in decimal digits. pflag's own would read 010 as 8.
+// whole is the value of a flag with a whole number in decimal digits. pflag's own would read 010 as
+// 8.
 type whole int
 
 var errLeadingZero = errors.New("a leading zero means octal to some readers and nothing to others")

@@ -18,18 +18,21 @@ func NodeCondition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondi
 	return first(n.Status.Conditions, func(c *corev1.NodeCondition) bool { return c.Type == t })
 }
 
-// IsTerminating reports whether the Node has the condition of a Node whose machine is being deleted.
+// IsTerminating reports whether the Node has the condition of a Node whose machine is being
+// deleted.
 func IsTerminating(n *corev1.Node) bool {
 	c := NodeCondition(n, v1alpha1.NodeTerminating)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// MachineSetCondition returns the condition of a type of a MachineSet; nil when it has none. It may be changed.
+// MachineSetCondition returns the condition of a type of a MachineSet; nil when it has none. It may
+// be changed.
 func MachineSetCondition(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) *v1alpha1.MachineSetCondition {
 	return first(s.Conditions, func(c *v1alpha1.MachineSetCondition) bool { return c.Type == t })
 }
 
-// Condition is the content of a condition of a MachineSet or a MachineDeployment. The zero value stands for no condition.
+// Condition is the content of a condition of a MachineSet or a MachineDeployment. The zero value
+// stands for no condition.
 type Condition struct {
 	Status          corev1.ConditionStatus
 	Reason, Message string
@@ -48,8 +51,9 @@ func False(reason, message string) Condition {
 // IsTrue reports whether the condition exists and is True.
 func (c Condition) IsTrue() bool { return c.Status == corev1.ConditionTrue }
 
-// Validity returns the condition Valid of a MachineSet or a MachineDeployment that is reconciled: class, which is the condition of a class of
-// which no machine gets a VM, or else remarks on what works and hardly as its author expects; the zero value without both.
+// Validity returns the condition Valid of a MachineSet or a MachineDeployment that is reconciled:
+// class, which is the condition of a class of which no machine gets a VM, or else remarks on what
+// works and hardly as its author expects; the zero value without both.
 func Validity(class Condition, remarks []string) Condition {
 	if class != (Condition{}) || len(remarks) == 0 {
 		return class
@@ -65,8 +69,8 @@ func ConditionOfSet(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetCondition
 	return Condition{}
 }
 
-// SetConditionOfSet sets the condition of a type in the status of a MachineSet, or removes it if is is the zero value. The time of transition
-// is kept while the condition's status is.
+// SetConditionOfSet sets the condition of a type in the status of a MachineSet, or removes it if is
+// is the zero value. The time of transition is kept while the condition's status is.
 func SetConditionOfSet(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType, is Condition, now time.Time) {
 	defer standardize(s)
 	old := MachineSetCondition(s, t)
@@ -87,8 +91,9 @@ func SetConditionOfSet(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetCondit
 	*old = c
 }
 
-// standardize sets the standard conditions of a MachineSet to those that it has. One that another controller has written is left out if it is no
-// valid standard condition: the API server would reject the whole status.
+// standardize sets the standard conditions of a MachineSet to those that it has. One that another
+// controller has written is left out if it is no valid standard condition: the API server would
+// reject the whole status.
 func standardize(s *v1alpha1.MachineSetStatus) {
 	s.StandardConditions = nil
 	for _, c := range s.Conditions {
@@ -102,7 +107,8 @@ func standardize(s *v1alpha1.MachineSetStatus) {
 	}
 }
 
-// MachineDeploymentCondition returns the condition of a type of a MachineDeployment; nil when it has none. It may be changed.
+// MachineDeploymentCondition returns the condition of a type of a MachineDeployment; nil when it
+// has none. It may be changed.
 func MachineDeploymentCondition(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) *v1alpha1.MachineDeploymentCondition {
 	return first(s.Conditions, func(c *v1alpha1.MachineDeploymentCondition) bool { return c.Type == t })
 }
@@ -115,9 +121,10 @@ func ConditionOfDeployment(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.Machi
 	return Condition{}
 }
 
-// SetConditionOfDeployment sets the condition of a type in the status of a MachineDeployment, or removes it if is is the zero value. The time of
-// transition is kept while the condition's status is, and the time of the update while its reason is the same, too: the progress
-// deadline counts from that, whichever message the condition has.
+// SetConditionOfDeployment sets the condition of a type in the status of a MachineDeployment, or
+// removes it if is is the zero value. The time of transition is kept while the condition's status
+// is, and the time of the update while its reason is the same, too: the progress deadline counts
+// from that, whichever message the condition has.
 func SetConditionOfDeployment(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType, is Condition, now time.Time) {
 	old := MachineDeploymentCondition(s, t)
 	if is == (Condition{}) {
@@ -151,7 +158,8 @@ func first[C any](conditions []C, matches func(*C) bool) *C {
 	return nil
 }
 
-// without removes the conditions that match. If none is left it returns nil, as a read from the API server does.
+// without removes the conditions that match. If none is left it returns nil, as a read from the API
+// server does.
 func without[C any](conditions []C, matches func(C) bool) []C {
 	conditions = slices.DeleteFunc(conditions, matches)
 	if len(conditions) == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// CreationTimeout returns how long the machine may take to become a healthy Node. The machine's annotation has precedence over
-// its spec, and its spec over the fleet's timeout.
+// CreationTimeout returns how long the machine may take to become a healthy Node. The machine's
+// annotation has precedence over its spec, and its spec over the fleet's timeout.
 func CreationTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Duration {
 	if d, err := time.ParseDuration(m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout]); err == nil {
 		return d
@@ -23,8 +23,9 @@ func CreationDeadline(m *v1alpha1.Machine, timeout time.Duration) time.Time {
 	return m.CreationTimestamp.Add(CreationTimeout(m, timeout))
 }
 
-// HealthDeadline returns the time at which an unhealthy machine has been so for too long. The machine's own timeout has
-// precedence over the fleet's. ok is false if it is not unhealthy, or if its health has no timeout.
+// HealthDeadline returns the time at which an unhealthy machine has been so for too long. The
+// machine's own timeout has precedence over the fleet's. ok is false if it is not unhealthy, or if
+// its health has no timeout.
 func HealthDeadline(m *v1alpha1.Machine, timeout time.Duration) (deadline time.Time, ok bool) {
 	if !IsUnhealthy(m) || HasNoHealthTimeout(m) {
 		return time.Time{}, false
@@ -41,8 +42,8 @@ func HasNoHealthTimeout(m *v1alpha1.Machine) bool {
 	return c != nil && c.DisableHealthTimeout != nil && *c.DisableHealthTimeout
 }
 
-// InPlaceUpdateTimeout returns how long an update in place of the machine, and then the return of its Node, may each take. The
-// machine's own timeout has precedence over the fleet's.
+// InPlaceUpdateTimeout returns how long an update in place of the machine, and then the return of
+// its Node, may each take. The machine's own timeout has precedence over the fleet's.
 func InPlaceUpdateTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Duration {
 	if c := m.Spec.MachineConfiguration; c != nil && c.MachineInPlaceUpdateTimeout != nil {
 		return c.MachineInPlaceUpdateTimeout.Duration
@@ -50,12 +51,14 @@ func InPlaceUpdateTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Durat
 	return timeout
 }
 
-// InPlaceUpdateDeadline returns until when the update in place that the machine is in, or the return of its Node, may take.
+// InPlaceUpdateDeadline returns until when the update in place that the machine is in, or the
+// return of its Node, may take.
 func InPlaceUpdateDeadline(m *v1alpha1.Machine, timeout time.Duration) time.Time {
 	return m.Status.CurrentStatus.LastUpdateTime.Add(InPlaceUpdateTimeout(m, timeout))
 }
 
-// PreserveTimeout returns for how long the machine is preserved. The machine's own timeout has precedence over the fleet's.
+// PreserveTimeout returns for how long the machine is preserved. The machine's own timeout has
+// precedence over the fleet's.
 func PreserveTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Duration {
 	if c := m.Spec.MachineConfiguration; c != nil && c.MachinePreserveTimeout != nil {
 		return c.MachinePreserveTimeout.Duration

@@ -8,13 +8,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// InPlaceCondition returns the Node's condition about its update in place; nil without one, which means that no update was requested
-// yet. It may be changed.
+// InPlaceCondition returns the Node's condition about its update in place; nil without one, which
+// means that no update was requested yet. It may be changed.
 func InPlaceCondition(n *corev1.Node) *corev1.NodeCondition {
 	return NodeCondition(n, v1alpha1.NodeInPlaceUpdate)
 }
 
-// InPlaceStage returns the stage of the Node's update in place, a reason of v1alpha1.NodeInPlaceUpdate; "" when none was requested yet.
+// InPlaceStage returns the stage of the Node's update in place, a reason of
+// v1alpha1.NodeInPlaceUpdate; "" when none was requested yet.
 func InPlaceStage(n *corev1.Node) string {
 	if c := InPlaceCondition(n); c != nil {
 		return c.Reason
@@ -32,9 +33,9 @@ func IsInPlaceSelected(n *corev1.Node) bool {
 	return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true"
 }
 
-// EndInPlaceUpdate removes everything of an update in place from a Node but its condition. With taint it adds
-// TaintCriticalComponentsNotReady, which keeps pods away until another component, Gardener's resource manager, has found the Node fit
-// for them.
+// EndInPlaceUpdate removes everything of an update in place from a Node but its condition. With
+// taint it adds TaintCriticalComponentsNotReady, which keeps pods away until another component,
+// Gardener's resource manager, has found the Node fit for them.
 func EndInPlaceUpdate(n *corev1.Node, taint bool) {
 	delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
 	delete(n.Labels, v1alpha1.LabelSelectedForUpdate)
@@ -49,19 +50,21 @@ func EndInPlaceUpdate(n *corev1.Node, taint bool) {
 	}
 }
 
-// AwaitsComponents reports whether the Node has the taint of critical components that are not ready.
+// AwaitsComponents reports whether the Node has the taint of critical components that are not
+// ready.
 func AwaitsComponents(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
 }
 
-// Uncordon makes a Node schedulable. The taint of Kubernetes is removed with the cordon, as it was added with it.
+// Uncordon makes a Node schedulable. The taint of Kubernetes is removed with the cordon, as it was
+// added with it.
 func Uncordon(n *corev1.Node) {
 	n.Spec.Unschedulable = false
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isCordon)
 }
 
-// Cordon marks a Node as unschedulable, and adds the taint of that: otherwise the node lifecycle controller of the target cluster would add it
-// by a read and its own write.
+// Cordon marks a Node as unschedulable, and adds the taint of that: otherwise the node lifecycle
+// controller of the target cluster would add it by a read and its own write.
 func Cordon(n *corev1.Node) {
 	n.Spec.Unschedulable = true
 	if !slices.ContainsFunc(n.Spec.Taints, isCordon) {

@@ -48,7 +48,8 @@ func TestEndInPlaceUpdate(t *testing.T) {
 	}
 }
 
-// TestEndInPlaceUpdateWithoutTaint: outside Gardener nothing would remove the taint. One that is on the Node is another component's, and stays.
+// TestEndInPlaceUpdateWithoutTaint: outside Gardener nothing would remove the taint. One that is on
+// the Node is another component's, and stays.
 func TestEndInPlaceUpdateWithoutTaint(t *testing.T) {
 	awaits := corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for name, taints := range map[string][]corev1.Taint{"none": nil, "there already": {awaits}} {

@@ -14,17 +14,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
-// MostIntents is the maximum number of machines that a set has recorded for creation, and of those for deletion, that are not
-// observed yet. An annotation with more was not written by a MachineSet controller.
+// MostIntents is the maximum number of machines that a set has recorded for creation, and of those
+// for deletion, that are not observed yet. An annotation with more was not written by a MachineSet
+// controller.
 const MostIntents = 100
 
 // shown is the number of bytes of an invalid annotation in an error.
 const shown = 256
 
-// Intents are the decisions of a set that are not observed yet. They are recorded in one annotation of the set.
+// Intents are the decisions of a set that are not observed yet. They are recorded in one annotation
+// of the set.
 type Intents struct {
-	// Set is the UID of the set whose decisions these are. On another set they are a copy without effect: the set was restored
-	// from a backup, or cloned.
+	// Set is the UID of the set whose decisions these are. On another set they are a copy without
+	// effect: the set was restored from a backup, or cloned.
 	Set types.UID `json:"set,omitempty"`
 	// Next is the ordinal that the next new machine gets. It only increases.
 	Next int64 `json:"next"`
@@ -32,9 +34,11 @@ type Intents struct {
 	Create []int64 `json:"create,omitempty"`
 	// Delete holds the machines that must be deleted.
 	Delete []Deletion `json:"delete,omitempty"`
-	// Leaving holds machines that are being deleted, and that do not have the reason recorded on them yet.
+	// Leaving holds machines that are being deleted, and that do not have the reason recorded on them
+	// yet.
 	Leaving []Deletion `json:"leaving,omitempty"`
-	// Losses are the failures of machines in a row; nil when none has failed. They are replaced, and never changed.
+	// Losses are the failures of machines in a row; nil when none has failed. They are replaced, and
+	// never changed.
 	Losses *Losses `json:"losses,omitempty"`
 }
 
@@ -42,18 +46,21 @@ type Intents struct {
 type Deletion struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Failed reports whether it is deleted because it has failed, or could not be created of an earlier MachineClass. If it recovers
-	// before, it is not deleted: then it has no disruption any more, and another machine may have one.
+	// Failed reports whether it is deleted because it has failed, or could not be created of an
+	// earlier MachineClass. If it recovers before, it is not deleted: then it has no disruption any
+	// more, and another machine may have one.
 	Failed bool `json:"failed,omitempty"`
 	// Why the machine is deleted. Reason returns it.
 	Why receipt.Reason `json:"why,omitzero"`
 }
 
-// ReadIntents returns the intents of a set; the zero value for a set without any, or with those of another set.
+// ReadIntents returns the intents of a set; the zero value for a set without any, or with those of
+// another set.
 //
-// Errors: an annotation that was not written by a MachineSet controller; tenants can write one. A caller must not treat that as
-// no intents: what the set is about to create or delete is not known. The MachineSet controller does not act on such a set, and
-// a MachineDeployment with such a set is not resized, until the annotation is corrected or removed.
+// Errors: an annotation that was not written by a MachineSet controller; tenants can write one. A
+// caller must not treat that as no intents: what the set is about to create or delete is not known.
+// The MachineSet controller does not act on such a set, and a MachineDeployment with such a set is
+// not resized, until the annotation is corrected or removed.
 func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	var in Intents
 	text, ok := set.Annotations[v1alpha1.AnnotationIntents]
@@ -99,8 +106,9 @@ func (in Intents) Deletes(uid types.UID) bool {
 	return slices.ContainsFunc(in.Delete, func(d Deletion) bool { return d.UID == uid })
 }
 
-// Reason returns why a machine is deleted, or was; known is false for a machine that is not recorded. Clients may have written the annotation:
-// a rule that the fleet does not have is replaced.
+// Reason returns why a machine is deleted, or was; known is false for a machine that is not
+// recorded. Clients may have written the annotation: a rule that the fleet does not have is
+// replaced.
 func (in Intents) Reason(uid types.UID) (why receipt.Reason, known bool) {
 	all := slices.Concat(in.Delete, in.Leaving)
 	i := slices.IndexFunc(all, func(d Deletion) bool { return d.UID == uid })
@@ -122,8 +130,9 @@ func ParentDeleted(set *v1alpha1.MachineSet) receipt.Reason {
 	return receipt.Because(receipt.ParentDeleted, fmt.Sprintf("MachineSet %s was deleted at %s", set.Name, set.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
-// Awaited returns the ordinals of the machines that are recorded for creation and are not among those that are seen. They are
-// created even if the set has fewer replicas by now, and deleted after that.
+// Awaited returns the ordinals of the machines that are recorded for creation and are not among
+// those that are seen. They are created even if the set has fewer replicas by now, and deleted
+// after that.
 func Awaited[T metav1.Object](in Intents, set *v1alpha1.MachineSet, seen []T) []int64 {
 	if len(in.Create) == 0 {
 		return nil

@@ -116,7 +116,8 @@ func FuzzReadIntents(f *testing.F) {
 	})
 }
 
-// TestIntentsReasonOfForeignTextIsBounded: any client may have written the annotation, and the rule is a label of a metric.
+// TestIntentsReasonOfForeignTextIsBounded: any client may have written the annotation, and the rule
+// is a label of a metric.
 func TestIntentsReasonOfForeignTextIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	in := Intents{

@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	// nameAlphabet has no vowels and no characters that can be mistaken for others, so that suffixes form no words.
+	// nameAlphabet has no vowels and no characters that can be mistaken for others, so that suffixes
+	// form no words.
 	nameAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	suffixLength = 5
-	// lows and highs are the numbers of values of the last three and the first two characters of a suffix; suffixes is their product.
+	// lows and highs are the numbers of values of the last three and the first two characters of a
+	// suffix; suffixes is their product.
 	lows     = 27 * 27 * 27
 	highs    = 27 * 27
 	suffixes = lows * highs
@@ -24,9 +26,10 @@ const (
 	maxName = 63
 )
 
-// Name derives the name of a set's machine from the set's UID and the machine's ordinal: the set's name, cut to fit, and
-// five characters. Within a set two ordinals below 14 million never have the same name. Knowledge of names of a set without its UID
-// does not suffice to compute others: a tenant that knows the name of a future Node of another tenant could claim it.
+// Name derives the name of a set's machine from the set's UID and the machine's ordinal: the set's
+// name, cut to fit, and five characters. Within a set two ordinals below 14 million never have the
+// same name. Knowledge of names of a set without its UID does not suffice to compute others: a
+// tenant that knows the name of a future Node of another tenant could claim it.
 func Name(set string, uid types.UID, ordinal int64) string {
 	x := permute(sha256.Sum256([]byte(uid)), uint64(ordinal)%suffixes)
 	suffix := make([]byte, suffixLength)
@@ -40,8 +43,8 @@ func Name(set string, uid types.UID, ordinal int64) string {
 	return set + "-" + string(suffix)
 }
 
-// permute maps the numbers below suffixes one to one to the same numbers, in an order that follows from the key: a Feistel
-// network with a round for each word of the key.
+// permute maps the numbers below suffixes one to one to the same numbers, in an order that follows
+// from the key: a Feistel network with a round for each word of the key.
 func permute(key [sha256.Size]byte, x uint64) uint64 {
 	high, low := x/lows, x%lows
 	for at := 0; at < len(key); at += 16 {
@@ -59,15 +62,15 @@ func mix(key, x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Ordinal returns the ordinal that the machine's name was derived from; ok is false for a machine that no MachineSet of the
-// fleet has created.
+// Ordinal returns the ordinal that the machine's name was derived from; ok is false for a machine
+// that no MachineSet of the fleet has created.
 func Ordinal(m metav1.Object) (ordinal int64, ok bool) {
 	o, err := strconv.ParseInt(m.GetAnnotations()[v1alpha1.AnnotationOrdinal], 10, 64)
 	return o, err == nil && o >= 0
 }
 
-// OrdinalIn returns the ordinal of a machine that this set has created. A machine that was transferred from another set keeps the
-// ordinal of that set, which has no meaning here.
+// OrdinalIn returns the ordinal of a machine that this set has created. A machine that was
+// transferred from another set keeps the ordinal of that set, which has no meaning here.
 func OrdinalIn(set *v1alpha1.MachineSet, m metav1.Object) (ordinal int64, ok bool) {
 	ordinal, ok = Ordinal(m)
 	return ordinal, ok && m.GetName() == Name(set.Name, set.UID, ordinal)

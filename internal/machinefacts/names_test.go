@@ -23,8 +23,8 @@ func TestNamesAreOneToOne(t *testing.T) {
 	}
 }
 
-// From some names of a set the next ones cannot be computed as the first ones follow each other: neither differences nor any
-// part of the suffix repeats.
+// From some names of a set the next ones cannot be computed as the first ones follow each other:
+// neither differences nor any part of the suffix repeats.
 func TestNamesCannotBePredicted(t *testing.T) {
 	number := func(ordinal int64) int {
 		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)

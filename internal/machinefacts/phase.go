@@ -7,8 +7,8 @@ func HasFailed(m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed
 }
 
-// IsUnhealthy reports whether the machine has run and waits to recover, or to be replaced: its Node is unhealthy, or could not be
-// updated in place.
+// IsUnhealthy reports whether the machine has run and waits to recover, or to be replaced: its Node
+// is unhealthy, or could not be updated in place.
 func IsUnhealthy(m *v1alpha1.Machine) bool {
 	phase := m.Status.CurrentStatus.Phase
 	return phase == v1alpha1.MachineUnknown || phase == v1alpha1.MachineInPlaceUpdateFailed
@@ -19,8 +19,9 @@ func HasFailedHealth(m *v1alpha1.Machine) bool {
 	return HasFailed(m) && m.Status.LastOperation.Type != v1alpha1.MachineOperationCreate
 }
 
-// NeverRan reports whether the machine has never been a healthy Node, so that no pod can have run on it: it has no VM yet, its VM could
-// not be created, or it did not join within the creation timeout. One whose VM exists and may be about to join does not count.
+// NeverRan reports whether the machine has never been a healthy Node, so that no pod can have run
+// on it: it has no VM yet, its VM could not be created, or it did not join within the creation
+// timeout. One whose VM exists and may be about to join does not count.
 func NeverRan(m *v1alpha1.Machine) bool {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all other phases it may have run
 	case "":

@@ -6,13 +6,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TemplateLabels returns the labels that a machine has from a template: those that controllers write are their own. It may be changed.
+// TemplateLabels returns the labels that a machine has from a template: those that controllers
+// write are their own. It may be changed.
 func TemplateLabels(t *v1alpha1.MachineTemplateSpec) map[string]string {
 	return withoutKeys(t.Labels, v1alpha1.IsMachineLabelOfControllers)
 }
 
-// TemplateAnnotations returns the annotations that a machine has from a template: those that controllers write, or delete a machine for,
-// would take effect on each machine, and on the one that is created in its place. It may be changed.
+// TemplateAnnotations returns the annotations that a machine has from a template: those that
+// controllers write, or delete a machine for, would take effect on each machine, and on the one
+// that is created in its place. It may be changed.
 func TemplateAnnotations(t *v1alpha1.MachineTemplateSpec) map[string]string {
 	return withoutKeys(t.Annotations, v1alpha1.IsMachineAnnotationOfControllers)
 }

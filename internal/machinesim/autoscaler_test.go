@@ -14,22 +14,25 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// autoscaler is a cluster-autoscaler of one of the three generations: it names machines and lowers the replicas, and raises them
-// again, at any time.
+// autoscaler is a cluster-autoscaler of one of the three generations: it names machines and lowers
+// the replicas, and raises them again, at any time.
 type autoscaler struct {
 	*rolling
 
 	generation int
-	// named are all machines that it has ever named, by UID, and the state before of the Nodes that it has cordoned.
+	// named are all machines that it has ever named, by UID, and the state before of the Nodes that it
+	// has cordoned.
 	named map[types.UID]string
-	// raised is by how much it has raised the replicas, and beyond how many more machines may be created: the surge of a rollout
-	// beyond the replicas.
+	// raised is by how much it has raised the replicas, and beyond how many more machines may be
+	// created: the surge of a rollout beyond the replicas.
 	raised, beyond int
 	// keeps is the minimum of replicas.
 	keeps int
-	// lowering is by how much an old one lowers the replicas next, when all machines have their priority.
+	// lowering is by how much an old one lowers the replicas next, when all machines have their
+	// priority.
 	lowering int
-	// born are the machines that existed before it began; looked is how much of the history since then was checked.
+	// born are the machines that existed before it began; looked is how much of the history since then
+	// was checked.
 	born   map[types.UID]bool
 	looked int
 }
@@ -110,8 +113,8 @@ func (a *autoscaler) lower(n int) {
 	}
 }
 
-// name adds machines to the list, and lowers the replicas. Existing entries keep the time at which they were named, so
-// entries have different times.
+// name adds machines to the list, and lowers the replicas. Existing entries keep the time at which
+// they were named, so entries have different times.
 func (a *autoscaler) name(d *v1alpha1.MachineDeployment, machines []*v1alpha1.Machine) {
 	var entries []string
 	if list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; list != "" {
@@ -130,8 +133,9 @@ func (a *autoscaler) name(d *v1alpha1.MachineDeployment, machines []*v1alpha1.Ma
 	d.Spec.Replicas -= int32(len(machines))
 }
 
-// clock is the time of an autoscaler, which differs from that of the fleet, and may be set back; but not to before an entry
-// of the list: that would mean that the reduction of replicas for that entry is yet to come.
+// clock is the time of an autoscaler, which differs from that of the fleet, and may be set back;
+// but not to before an entry of the list: that would mean that the reduction of replicas for that
+// entry is yet to come.
 func (a *autoscaler) clock(entries []string) string {
 	at := a.now.Add(time.Duration(a.dice.IntN(2000)-1000) * time.Millisecond).UTC().Format(time.RFC3339)
 	for _, entry := range entries {
@@ -141,8 +145,8 @@ func (a *autoscaler) clock(entries []string) string {
 	return at
 }
 
-// check looks at all states of the machines since its last call: no machine is deleted that was not named, and none is created
-// that was not requested.
+// check looks at all states of the machines since its last call: no machine is deleted that was not
+// named, and none is created that was not requested.
 func (a *autoscaler) check() {
 	for ; a.looked < len(a.machines.history); a.looked++ {
 		before, after := a.machines.history[a.looked-1], a.machines.history[a.looked]
@@ -215,12 +219,13 @@ func eachAutoscaler(t *testing.T, play func(t *testing.T, seed uint64, generatio
 	}
 }
 
-// Named machines are deleted, and no others, while processes die, caches lag and writes are late, and the autoscaler raises
-// and lowers the replicas; and as many are created as it has requested.
+// Named machines are deleted, and no others, while processes die, caches lag and writes are late,
+// and the autoscaler raises and lowers the replicas; and as many are created as it has requested.
 //
-// An autoscaler of the first generation records neither how many machines it has named nor when. If it raises the replicas
-// before any process has observed them lowered, nothing has changed: then its machines remain, with their priority, and are
-// the next to be deleted. No machine is deleted that was not named.
+// An autoscaler of the first generation records neither how many machines it has named nor when. If
+// it raises the replicas before any process has observed them lowered, nothing has changed: then
+// its machines remain, with their priority, and are the next to be deleted. No machine is deleted
+// that was not named.
 func TestNamedMachinesAreDeleted(t *testing.T) {
 	eachAutoscaler(t, func(t *testing.T, seed uint64, generation int) {
 		r := newRolling(t, seed, rollingUpdate("1", "0"), int32(4+newDice(seed).IntN(5)))

@@ -45,8 +45,8 @@ func needsTarget(action lifecycle.Action) bool {
 	}, action)
 }
 
-// blackout makes all Nodes not Ready, as their kubelets cannot reach the API server, cuts an API server off a minute later, for 10
-// minutes, and has the Nodes report 40 s after that.
+// blackout makes all Nodes not Ready, as their kubelets cannot reach the API server, cuts an API
+// server off a minute later, for 10 minutes, and has the Nodes report 40 s after that.
 func (w *world) blackout(server string, during func()) {
 	for _, name := range w.alive() {
 		w.sick[name] = true
@@ -62,8 +62,9 @@ func (w *world) blackout(server string, during func()) {
 	w.run(20 * time.Second)
 }
 
-// TestBlackout: an API server is away for 10 min, as long as the health timeout, and no machine fails, is deleted or is replaced, although
-// no circuit breaker opens. A minute later all machines run.
+// TestBlackout: an API server is away for 10 min, as long as the health timeout, and no machine
+// fails, is deleted or is replaced, although no circuit breaker opens. A minute later all machines
+// run.
 func TestBlackout(t *testing.T) {
 	for _, server := range []string{target, control} {
 		for name, during := range map[string]func(w *world){
@@ -93,7 +94,8 @@ func TestBlackout(t *testing.T) {
 	}
 }
 
-// TestReplicasThatStartAfterABlackout did not observe it. The Nodes report before they act on what they find.
+// TestReplicasThatStartAfterABlackout did not observe it. The Nodes report before they act on what
+// they find.
 func TestReplicasThatStartAfterABlackout(t *testing.T) {
 	w := newWorld(t, 1, 4, 5, 2)
 	w.limits.Thresholds.Percent = 100
@@ -128,7 +130,8 @@ func TestBlackoutWithoutChecks(t *testing.T) {
 	}
 }
 
-// TestDeletionDuringABlackout: a Machine that its user deletes keeps its VM until its Node can be drained.
+// TestDeletionDuringABlackout: a Machine that its user deletes keeps its VM until its Node can be
+// drained.
 func TestDeletionDuringABlackout(t *testing.T) {
 	w := newWorld(t, 1, 1, 5, 1)
 	w.cut = target

@@ -46,8 +46,8 @@ func (w *world) darken(dark bool, within time.Duration) {
 	}
 }
 
-// TestZoneOutage: a zone of 20 machines in 4 MachineDeployments is not Ready for 30 min and recovers, and no machine is
-// replaced. Then one machine dies, and is replaced.
+// TestZoneOutage: a zone of 20 machines in 4 MachineDeployments is not Ready for 30 min and
+// recovers, and no machine is replaced. Then one machine dies, and is replaced.
 func TestZoneOutage(t *testing.T) {
 	for name, during := range map[string]func(*world){
 		"no other fault": func(w *world) { w.run(30 * time.Minute) },
@@ -148,8 +148,8 @@ func (w *world) move(slot int) {
 	}
 }
 
-// TestWithoutCircuitBreakers shows that the circuit breaker keeps the machines of a zone with an outage: without it they
-// are replaced one by one, though never two of a deployment at a time.
+// TestWithoutCircuitBreakers shows that the circuit breaker keeps the machines of a zone with an
+// outage: without it they are replaced one by one, though never two of a deployment at a time.
 func TestWithoutCircuitBreakers(t *testing.T) {
 	w := newWorld(t, 1, 4, 5, 2)
 	w.limits.Thresholds.Percent = 100
@@ -161,8 +161,8 @@ func TestWithoutCircuitBreakers(t *testing.T) {
 	}
 }
 
-// TestDestroyedZone: the machines of a zone never recover. None is replaced for 2 h, and then one of each deployment after the other,
-// until all are.
+// TestDestroyedZone: the machines of a zone never recover. None is replaced for 2 h, and then one
+// of each deployment after the other, until all are.
 func TestDestroyedZone(t *testing.T) {
 	w := newWorld(t, 1, 4, 5, 2)
 	w.fallible = true
@@ -183,9 +183,9 @@ func TestDestroyedZone(t *testing.T) {
 	}
 }
 
-// TestNeverTooManyReplacements draws worlds in which Nodes fail and recover, caches are late, processes die, slots move and
-// writes take effect long after. Of no deployment are ever more machines being replaced than its disruption budget allows,
-// and in the end all machines run.
+// TestNeverTooManyReplacements draws worlds in which Nodes fail and recover, caches are late,
+// processes die, slots move and writes take effect long after. Of no deployment are ever more
+// machines being replaced than its disruption budget allows, and in the end all machines run.
 func TestNeverTooManyReplacements(t *testing.T) {
 	failedMachines, many := 0, worlds.Some(*seeds)
 	for seed := *first; seed < *first+uint64(many); seed++ {

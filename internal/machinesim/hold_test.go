@@ -18,7 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// seenWithin is the time within which every process has seen that deletions are held, or are held no longer.
+// seenWithin is the time within which every process has seen that deletions are held, or are held
+// no longer.
 const seenWithin = 5 * time.Second
 
 // Paths on which a process can ignore a hold, to show that it is found.
@@ -32,8 +33,8 @@ const (
 	ignoredLeaseAtStart = "a new process deletes before it has read the leader Lease"
 )
 
-// holding is what people do with the annotation hold-deletions, and what processes do in spite of it. It has its own dice, so that it
-// changes no other draw.
+// holding is what people do with the annotation hold-deletions, and what processes do in spite of
+// it. It has its own dice, so that it changes no other draw.
 type holding struct {
 	dice             *rand.Rand
 	namespace, lease string // values of the annotation of the Namespace, and of the leader Lease
@@ -95,7 +96,8 @@ func (h *holding) hasRun(machine types.UID) bool {
 	return h.ran[machine]
 }
 
-// judge records what must not happen to a machine that has run, if it was requested while deletions were held.
+// judge records what must not happen to a machine that has run, if it was requested while deletions
+// were held.
 func (w *world) judge(what string, machine types.UID, kept bool) {
 	if kept && w.holding.hasRun(machine) && w.holding.wrong == "" {
 		w.holding.wrong = fmt.Sprintf("at %s %s %s although deletions are held", w.now.Sub(start), what, machine)
@@ -121,7 +123,8 @@ func (w *world) judgeDisruptions(before, after []disruption.Disruption) {
 
 var _ deletion.HoldNamespaces = (*sight)(nil)
 
-// sight is what a process has seen of the annotations, by two watches, each some time after they changed.
+// sight is what a process has seen of the annotations, by two watches, each some time after they
+// changed.
 type sight struct {
 	holds             *deletion.Holds
 	namespace         string
@@ -149,7 +152,8 @@ func (s *sight) Annotation(_, key string) (string, bool) {
 // OnChange is deletion.HoldNamespaces'. Passes are frequent here.
 func (s *sight) OnChange(func(namespace string)) {}
 
-// held reports whether deletions are held, as far as the process has seen. path is where it matters.
+// held reports whether deletions are held, as far as the process has seen. path is where it
+// matters.
 func (p *process) held(path string) bool {
 	h := p.holding
 	if h == nil {
@@ -213,8 +217,8 @@ func (p *process) setsHeld(set *v1alpha1.MachineSet) bool {
 	return held
 }
 
-// holdDuringRollout runs a rollout under faults, with users that scale, and holds deletions from a random moment for a random time. It
-// returns the first violation.
+// holdDuringRollout runs a rollout under faults, with users that scale, and holds deletions from a
+// random moment for a random time. It returns the first violation.
 func holdDuringRollout(t *testing.T, seed uint64, ignored string) (wrong string) {
 	t.Helper()
 	dice := newDice(seed * 7907)
@@ -251,8 +255,8 @@ func holdDuringRollout(t *testing.T, seed uint64, ignored string) (wrong string)
 	return r.holding.wrong
 }
 
-// holdDuringOutages holds deletions while machines are unhealthy, under faults, from a random moment for a random time. It returns the
-// first violation.
+// holdDuringOutages holds deletions while machines are unhealthy, under faults, from a random
+// moment for a random time. It returns the first violation.
 func holdDuringOutages(t *testing.T, seed uint64, ignored string) (wrong string) {
 	t.Helper()
 	w := newWorld(t, seed, 2, 4, 2)
@@ -271,8 +275,8 @@ func holdDuringOutages(t *testing.T, seed uint64, ignored string) (wrong string)
 	return w.holding.wrong
 }
 
-// TestHeldDeletions: from some seconds after a hold has begun until its end, no machine that has run is deleted or gets a disruption, and
-// after its end all machines are as the users want them.
+// TestHeldDeletions: from some seconds after a hold has begun until its end, no machine that has
+// run is deleted or gets a disruption, and after its end all machines are as the users want them.
 func TestHeldDeletions(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, uint64, string) string{"rollouts": holdDuringRollout, "outages": holdDuringOutages} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,8 @@ func (r *rolling) mustBeFree() {
 	}
 }
 
-// TestInPlaceEveryMachineStays: without surge no machine is created and none deleted, and all are updated.
+// TestInPlaceEveryMachineStays: without surge no machine is created and none deleted, and all are
+// updated.
 func TestInPlaceEveryMachineStays(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
@@ -83,9 +84,10 @@ func TestInPlaceEveryMachineStays(t *testing.T) {
 	}
 }
 
-// TestInPlaceUnderFaults: with any actions of users during an update in place, when processes die, slots move, caches lag and writes are
-// late, there are never too few machines nor too many, no machine is of a template that its VM does not have, and in the
-// end all are of the last wanted template.
+// TestInPlaceUnderFaults: with any actions of users during an update in place, when processes die,
+// slots move, caches lag and writes are late, there are never too few machines nor too many, no
+// machine is of a template that its VM does not have, and in the end all are of the last wanted
+// template.
 func TestInPlaceUnderFaults(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategy{
 		inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("2", "1", auto), inPlaceUpdate("50%", "50%", auto),
@@ -93,9 +95,9 @@ func TestInPlaceUnderFaults(t *testing.T) {
 	underFaults(t, strategies, 300, 4*time.Hour, (*rolling).mustBeFree)
 }
 
-// TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame runs deployment, sets, machines and the agents on them in every
-// possible order, with a change by the user at every point. In each order the limits hold, and the update ends in the same
-// state.
+// TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame runs deployment, sets, machines and the agents
+// on them in every possible order, with a change by the user at every point. In each order the
+// limits hold, and the update ends in the same state.
 func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 	for name, tc := range map[string]struct {
 		strategy v1alpha1.MachineDeploymentStrategy
@@ -129,7 +131,8 @@ func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 	}
 }
 
-// TestInPlaceManual: with orchestration type Manual the machines are updated whose Nodes a user selects, and no others.
+// TestInPlaceManual: with orchestration type Manual the machines are updated whose Nodes a user
+// selects, and no others.
 func TestInPlaceManual(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
@@ -171,7 +174,8 @@ func (r *rolling) userSelects() {
 	}
 }
 
-// TestUpdatesInPlaceThatFail: their machines are replaced by new ones of the wanted template, and the rollout ends.
+// TestUpdatesInPlaceThatFail: their machines are replaced by new ones of the wanted template, and
+// the rollout ends.
 func TestUpdatesInPlaceThatFail(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
@@ -187,9 +191,9 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 	}
 }
 
-// TestWritesOfADeploymentUpdatedInPlace: a write of a deployment except its status may cause a conflict of the autoscaler.
-// Allowed are the new revision, and for each selection the record that Nodes are about to be selected, and then its
-// removal.
+// TestWritesOfADeploymentUpdatedInPlace: a write of a deployment except its status may cause a
+// conflict of the autoscaler. Allowed are the new revision, and for each selection the record that
+// Nodes are about to be selected, and then its removal.
 func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 	const replicas = 4
 	for _, unavailable := range []string{"1", "2", "100%"} {
@@ -218,8 +222,8 @@ func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 	}
 }
 
-// TestDeletedInTheMiddleOfAnUpdateInPlace: at each stage of a Node, and with late writes, nothing is left in the end,
-// and no Node is selected any more that was not about to be.
+// TestDeletedInTheMiddleOfAnUpdateInPlace: at each stage of a Node, and with late writes, nothing
+// is left in the end, and no Node is selected any more that was not about to be.
 func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
 	for name, is := range map[string]moment{
 		"a Node is about to be selected": {writes: func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }},
@@ -255,8 +259,8 @@ func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
 	}
 }
 
-// moment is a point in the middle of an update in place: an owner has sent a write, which is late, and has died; or a Node
-// is in a stage of its update.
+// moment is a point in the middle of an update in place: an owner has sent a write, which is late,
+// and has died; or a Node is in a stage of its update.
 type moment struct {
 	writes func(metav1.Object) bool
 	shows  string
@@ -298,8 +302,9 @@ func (r *rolling) chosen() (names []string) {
 	return names
 }
 
-// TestLateSelection: a process dies after it has sent a selection of a Node, and the next one would select
-// another Node by now. It selects the recorded one, and when the late write takes effect there is no second one.
+// TestLateSelection: a process dies after it has sent a selection of a Node, and the next one would
+// select another Node by now. It selects the recorded one, and when the late write takes effect
+// there is no second one.
 func TestLateSelection(t *testing.T) {
 	r := newRolling(t, 1, inPlaceUpdate("0", "1", auto), 3)
 	r.user(useTemplate("b"))

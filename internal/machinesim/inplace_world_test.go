@@ -49,13 +49,15 @@ func (r *rolling) join(m *v1alpha1.Machine) {
 	r.nodes.create(node)
 }
 
-// isSelected reports whether the Node of a machine is drained, or about to be, or not yet fit for pods after that.
+// isSelected reports whether the Node of a machine is drained, or about to be, or not yet fit for
+// pods after that.
 func (r *rolling) isSelected(m *v1alpha1.Machine) bool {
 	node, known := r.nodes.now()[nodeName(m.Name)]
 	return known && (node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" || len(node.Spec.Taints) > 0)
 }
 
-// updateInPlace takes one step of the update of a machine's Node: one of the machine controller, or one of the agent.
+// updateInPlace takes one step of the update of a machine's Node: one of the machine controller, or
+// one of the agent.
 func (r *rolling) updateInPlace(name string) {
 	m, known := r.machines.now()[name]
 	node, there := r.nodes.now()[nodeName(name)]
@@ -116,7 +118,8 @@ func (r *rolling) fallIll() {
 	}
 }
 
-// isOver reports whether a step of a machine has taken its time. It takes no time where every order is tried.
+// isOver reports whether a step of a machine has taken its time. It takes no time where every order
+// is tried.
 func (r *rolling) isOver(m *v1alpha1.Machine, most time.Duration) bool {
 	if r.instant {
 		return true
@@ -197,8 +200,8 @@ func (r *rolling) writeMachines(w *rollout.World, desired []*v1alpha1.Machine) (
 	return !r.chance(100)
 }
 
-// checkTemplates: a machine is of the template that its VM has, unless that is being changed. With a pool, a template that names no
-// configuration fits all.
+// checkTemplates: a machine is of the template that its VM has, unless that is being changed. With
+// a pool, a template that names no configuration fits all.
 func (r *rolling) checkTemplates() {
 	for _, m := range sorted(r.machines.now()) {
 		node, there := r.nodes.now()[nodeName(m.Name)]

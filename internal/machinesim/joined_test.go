@@ -36,7 +36,8 @@ func failureOf(node *corev1.Node) string {
 	return node.Name + " " + node.Annotations[prefix.DesiredConfig()]
 }
 
-// newJoined creates a deployment of template a that no pool has stamped, and a pool with the target b.
+// newJoined creates a deployment of template a that no pool has stamped, and a pool with the target
+// b.
 func newJoined(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
 	t.Helper()
 	r := newRolling(t, seed, strategy, replicas)
@@ -119,14 +120,15 @@ func (r *rolling) joinedStage(node *corev1.Node, stage string) {
 	}
 }
 
-// hasDaemonFor reports whether the daemon of a Node is the agent of its update. One to a template that names no configuration, from before
-// the pool, is left to another agent.
+// hasDaemonFor reports whether the daemon of a Node is the agent of its update. One to a template
+// that names no configuration, from before the pool, is left to another agent.
 func (r *rolling) hasDaemonFor(node *corev1.Node) bool {
 	set := r.sets.now()[node.Annotations[v1alpha1.AnnotationUpdateTo]]
 	return r.pool != nil && set != nil && set.Spec.Template.Annotations[fleetv1alpha1.AnnotationMachineConfig] != ""
 }
 
-// isBeingApplied reports whether the VM of a Node may have another template than its machine, because its update has not ended.
+// isBeingApplied reports whether the VM of a Node may have another template than its machine,
+// because its update has not ended.
 func (r *rolling) isBeingApplied(node *corev1.Node) bool {
 	stage := machinefacts.InPlaceStage(node)
 	return stage == v1alpha1.NodeReasonReadyForUpdate || stage == v1alpha1.NodeReasonUpdateFailed
@@ -144,7 +146,8 @@ func (r *rolling) liveDaemons() {
 	}
 }
 
-// daemon takes one step: it requests a drain, applies, requests the end of the cordon, and is done. At times it fails, and tries again.
+// daemon takes one step: it requests a drain, applies, requests the end of the cordon, and is done.
+// At times it fails, and tries again.
 func (r *rolling) daemon(node *corev1.Node) {
 	node = node.DeepCopy()
 	a := node.Annotations
@@ -186,9 +189,11 @@ func (r *rolling) mustHaveTarget() {
 	}
 }
 
-// TestJoinedPoolUnderFaults: the target of a pool changes at any moment of an update in place, the pool and the deployment are paused and
-// resumed, daemons fail, at times or with one of the targets always, processes die, caches lag and writes are late. The limits of the
-// deployment hold, no daemon applies anything on a Node that is not drained, and in the end all Nodes have the last target.
+// TestJoinedPoolUnderFaults: the target of a pool changes at any moment of an update in place, the
+// pool and the deployment are paused and resumed, daemons fail, at times or with one of the targets
+// always, processes die, caches lag and writes are late. The limits of the deployment hold, no
+// daemon applies anything on a Node that is not drained, and in the end all Nodes have the last
+// target.
 func TestJoinedPoolUnderFaults(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategy{inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("50%", "50%", auto)}
 	for i := range worlds.Some(*seeds) {
@@ -224,8 +229,9 @@ func TestJoinedPoolUnderFaults(t *testing.T) {
 	}
 }
 
-// TestJoinedPoolTakenBackStaysOnItsMachines: a configuration that fails on every Node is taken back, or corrected, at any moment. The Nodes on
-// which it has failed are healed in place, and all machines stay.
+// TestJoinedPoolTakenBackStaysOnItsMachines: a configuration that fails on every Node is taken
+// back, or corrected, at any moment. The Nodes on which it has failed are healed in place, and all
+// machines stay.
 func TestJoinedPoolTakenBackStaysOnItsMachines(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)

@@ -15,10 +15,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// mostPeriod is the maximum time between two counts. Each period is drawn, so that counts meet every moment of a transition.
+// mostPeriod is the maximum time between two counts. Each period is drawn, so that counts meet
+// every moment of a transition.
 const mostPeriod = time.Minute
 
-// counting is the leader that counts machines in a rolling world. It reads sizes at one moment and machines at a later one.
+// counting is the leader that counts machines in a rolling world. It reads sizes at one moment and
+// machines at a later one.
 type counting struct {
 	dice   *rand.Rand // its own, so that it changes no other draw
 	limits decide.Limits
@@ -85,8 +87,9 @@ func (r *rolling) checkCounts() {
 	}
 }
 
-// TestSetThatCreatesBeyondItsSizeIsFrozenAndRecovers: a defect creates machines with the next ordinals, at any pace. The second count
-// that shows too many freezes the set. When the defect is gone the set deletes the excess, and the freeze ends.
+// TestSetThatCreatesBeyondItsSizeIsFrozenAndRecovers: a defect creates machines with the next
+// ordinals, at any pace. The second count that shows too many freezes the set. When the defect is
+// gone the set deletes the excess, and the freeze ends.
 func TestSetThatCreatesBeyondItsSizeIsFrozenAndRecovers(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)

@@ -102,8 +102,8 @@ func (p *process) reconcileSet(slot int) {
 	p.Fatal("a pass over a set did not end after 32 actions")
 }
 
-// create creates a machine. One that has existed before is not created once more by a late write: docs/limits.md describes that,
-// and the machine too many that it makes is not part of these tests.
+// create creates a machine. One that has existed before is not created once more by a late write:
+// docs/limits.md describes that, and the machine too many that it makes is not part of these tests.
 func (p *process) create(w *scale.World, ordinal int64) {
 	name := machinefacts.Name(w.Set.Name, w.Set.UID, ordinal)
 	if _, exists := p.machines.now()[name]; p.created[name] && !exists {
@@ -159,7 +159,8 @@ func (p *process) reconcileMachine(slot int, name string) {
 	p.Fatal("a pass over a machine did not end after 32 actions")
 }
 
-// look puts the cached Node into the world. Nodes change so seldom here that only cached and live reads are distinguished.
+// look puts the cached Node into the world. Nodes change so seldom here that only cached and live
+// reads are distinguished.
 func (p *process) look(w *lifecycle.World) {
 	v := p.vmOf(w.Machine)
 	if v == nil || v.node == nil || lifecycle.NodeName(w.Machine) == "" {

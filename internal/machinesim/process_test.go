@@ -121,8 +121,8 @@ func (p *process) reconcileSlot(slot int) {
 	}
 }
 
-// write sends a write, which may be lost with the process, take effect without its knowledge, or take effect much later.
-// goOn reports whether the pass continues.
+// write sends a write, which may be lost with the process, take effect without its knowledge, or
+// take effect much later. goOn reports whether the pass continues.
 func (p *process) write(send func() bool) (ok, goOn bool) {
 	if !p.wild {
 		ok = send()

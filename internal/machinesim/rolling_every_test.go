@@ -25,8 +25,9 @@ type explorer struct {
 	onPath   map[string]bool
 }
 
-// TestEveryInterleavingOfARolloutEndsTheSame runs deployment, sets and machines in every possible order, with a change by
-// the user at every point. In each order the limits hold, and the rollout ends in the same state.
+// TestEveryInterleavingOfARolloutEndsTheSame runs deployment, sets and machines in every possible
+// order, with a change by the user at every point. In each order the limits hold, and the rollout
+// ends in the same state.
 func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 	recreate := v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}
 	for name, tc := range map[string]struct {
@@ -79,7 +80,8 @@ func useTemplate(template string) func(*v1alpha1.MachineDeploymentSpec) {
 	}
 }
 
-// explore follows all possible next steps. changes is how often the user still changes the deployment.
+// explore follows all possible next steps. changes is how often the user still changes the
+// deployment.
 func (e *explorer) explore(r *rolling, then func(*v1alpha1.MachineDeploymentSpec), changes int) {
 	e.Helper()
 	key := fmt.Sprintf("%d %s", changes, r.state())

@@ -159,7 +159,8 @@ func (r *rolling) readLive(w *rollout.World) {
 	}
 }
 
-// writeMarks writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
+// writeMarks writes the metadata of machines. When one has changed since it was read, or was
+// deleted, all are read again.
 func (r *rolling) writeMarks(w *rollout.World, desired []*v1alpha1.Machine) (goOn bool) {
 	for _, m := range desired {
 		refused := false
@@ -327,7 +328,8 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 	return !r.chance(100)
 }
 
-// createMachine creates a machine; the write may take effect when the machine is not wanted any more.
+// createMachine creates a machine; the write may take effect when the machine is not wanted any
+// more.
 func (r *rolling) createMachine(w *scale.World, ordinal int64) {
 	set, known := r.sets.now()[w.Set.Name]
 	if !known {

@@ -62,8 +62,9 @@ func (r *rolling) freeze(set *v1alpha1.MachineSet, frozen bool) {
 	r.sets.update(set)
 }
 
-// TestRolloutsUnderFaults: with any actions of users during a rollout, when processes die, slots move, caches lag and writes are late,
-// there are never too few machines nor too many, and in the end all are of the last wanted template.
+// TestRolloutsUnderFaults: with any actions of users during a rollout, when processes die, slots
+// move, caches lag and writes are late, there are never too few machines nor too many, and in the
+// end all are of the last wanted template.
 func TestRolloutsUnderFaults(t *testing.T) {
 	recreate := v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}
 	strategies := []v1alpha1.MachineDeploymentStrategy{
@@ -72,8 +73,9 @@ func TestRolloutsUnderFaults(t *testing.T) {
 	underFaults(t, strategies, 150, 90*time.Minute, func(*rolling) {})
 }
 
-// underFaults runs a rollout of one of the strategies under faults, with at most that many turns between the actions of
-// users. When all faults have ended it is done within some time, with the expected result.
+// underFaults runs a rollout of one of the strategies under faults, with at most that many turns
+// between the actions of users. When all faults have ended it is done within some time, with the
+// expected result.
 func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, turns int, ends time.Duration, check func(*rolling)) {
 	t.Helper()
 	for i := range worlds.Some(*seeds) {
@@ -140,7 +142,8 @@ func (r *rolling) mustBeGone() {
 	}
 }
 
-// TestBrokenTemplate: machines that never become healthy do not make others be deleted, and a rollback ends the rollout.
+// TestBrokenTemplate: machines that never become healthy do not make others be deleted, and a
+// rollback ends the rollout.
 func TestBrokenTemplate(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)

@@ -16,23 +16,26 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// rolling is a world of one deployment whose machines are replaced, by the code that decides about deployments and sets.
-// Machines appear and disappear by themselves here, after some time.
+// rolling is a world of one deployment whose machines are replaced, by the code that decides about
+// deployments and sets. Machines appear and disappear by themselves here, after some time.
 type rolling struct {
 	*world
 
 	owner *process
-	// shows are the deployments and sets that the owner has written and its caches may not show yet, by name.
+	// shows are the deployments and sets that the owner has written and its caches may not show yet,
+	// by name.
 	shows map[string]metav1.Object
-	// unseen are the sets that the owner has seen live, or created, and its caches have not shown; nil when it has not listed.
+	// unseen are the sets that the owner has seen live, or created, and its caches have not shown; nil
+	// when it has not listed.
 	unseen map[types.UID]bool
 	// broken are templates whose machines never run.
 	broken map[string]bool
-	// refused are templates whose VMs the cloud refuses, for a reason that lasts, so that their machines do not fail.
+	// refused are templates whose VMs the cloud refuses, for a reason that lasts, so that their
+	// machines do not fail.
 	refused map[string]bool
 	ends    map[types.UID]time.Time // when a machine runs, or is deleted
-	// least machines have to run, and most may exist. resized reports whether the replicas have changed since, so that more
-	// may be in deletion.
+	// least machines have to run, and most may exist. resized reports whether the replicas have
+	// changed since, so that more may be in deletion.
 	least, most int
 	resized     bool
 	inPlace     bool
@@ -44,13 +47,15 @@ type rolling struct {
 	steady      bool                     // all machines have run
 	recreates   bool
 	predicts    bool // what follows from a new size is written with it
-	// sick makes machines unhealthy and healthy again. Unusable machines are deleted first, and may have recovered by then,
-	// so that fewer than have to may run.
+	// sick makes machines unhealthy and healthy again. Unusable machines are deleted first, and may
+	// have recovered by then, so that fewer than have to may run.
 	sick bool
-	// mortal has some of the unhealthy machines fail; failed are those. They are replaced while they are being deleted.
+	// mortal has some of the unhealthy machines fail; failed are those. They are replaced while they
+	// are being deleted.
 	mortal bool
 	failed map[types.UID]bool
-	// tooLate are machines whose creation took effect when their set no longer expected it. docs/limits.md describes them.
+	// tooLate are machines whose creation took effect when their set no longer expected it.
+	// docs/limits.md describes them.
 	tooLate map[string]bool
 	// pool has its configurations go through the deployment; nil without one.
 	pool    *joinedPool
@@ -132,7 +137,8 @@ func (r *rolling) user(change func(spec *v1alpha1.MachineDeploymentSpec)) {
 	r.limit(d)
 }
 
-// limit computes how many machines have to run and how many may exist. Writes that were allowed before may still be in flight.
+// limit computes how many machines have to run and how many may exist. Writes that were allowed
+// before may still be in flight.
 func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	surge, unavailable := 0, 0
 	u := d.Spec.Strategy.RollingUpdate
@@ -163,8 +169,8 @@ func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	r.least, r.most = min(r.least, least), max(r.most, most)
 }
 
-// collect deletes sets and machines whose owner is deleted, as the garbage collector does: a late write may have created a set
-// once more, or a machine of one.
+// collect deletes sets and machines whose owner is deleted, as the garbage collector does: a late
+// write may have created a set once more, or a machine of one.
 func (r *rolling) collect() {
 	if r.deployment() != nil {
 		return

@@ -21,7 +21,8 @@ type object[T any] interface {
 	DeepCopy() T
 }
 
-// store keeps the objects of one kind, with their history: a cache shows any state since the last that it showed.
+// store keeps the objects of one kind, with their history: a cache shows any state since the last
+// that it showed.
 type store[T object[T]] struct {
 	versions *int
 	report   func(format string, args ...any)
@@ -71,7 +72,8 @@ func (s *store[T]) create(obj T) bool {
 	return true
 }
 
-// update stores a new version of an object, if it was created from the current one. It returns the stored version.
+// update stores a new version of an object, if it was created from the current one. It returns the
+// stored version.
 func (s *store[T]) update(desired T) (stored T, ok bool) {
 	is, exists := s.now()[desired.GetName()]
 	if !exists || is.GetUID() != desired.GetUID() || is.GetResourceVersion() != desired.GetResourceVersion() {

@@ -9,8 +9,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// TestRolloutOfMachinesThatCannotBeCreated: where the cloud refuses the VMs of one or two templates, for a reason that a replacement
-// shares, so that no machine of them becomes Failed, a rollout to a template that can be created ends, with every strategy.
+// TestRolloutOfMachinesThatCannotBeCreated: where the cloud refuses the VMs of one or two
+// templates, for a reason that a replacement shares, so that no machine of them becomes Failed, a
+// rollout to a template that can be created ends, with every strategy.
 func TestRolloutOfMachinesThatCannotBeCreated(t *testing.T) {
 	recreate := v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}
 	for name, strategy := range map[string]v1alpha1.MachineDeploymentStrategy{

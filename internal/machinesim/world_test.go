@@ -168,8 +168,9 @@ func (w *world) running() (n int) {
 	return n
 }
 
-// check is the invariant: of no deployment are more machines being replaced than its disruption budget allows. Nothing else
-// happens to machines here, so those that are wanted and neither run nor are merely unhealthy are being replaced.
+// check is the invariant: of no deployment are more machines being replaced than its disruption
+// budget allows. Nothing else happens to machines here, so those that are wanted and neither run
+// nor are merely unhealthy are being replaced.
 func (w *world) check() {
 	steady := map[types.UID]int{}
 	for _, m := range w.machines.now() {

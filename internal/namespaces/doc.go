@@ -1,12 +1,15 @@
-// Package namespaces watches the annotations of Namespaces by which people set how the fleet treats them.
+// Package namespaces watches the annotations of Namespaces by which people set how the fleet treats
+// them.
 //
 // Guarantees:
 //
 //   - Of a Namespace only its name and its annotations below fleet.machine.sapcloud.io/ are stored.
 //   - Where the fleet serves one Namespace, only that one is listed and watched.
-//   - Where the API server does not permit the list, that is logged once, and no Namespace has an annotation: Known is true. The
-//     list is tried again, so that a right that is granted later has its effect without a restart.
-//   - An annotation that was read once counts until the API server reports another one, also while it does not answer.
+//   - Where the API server does not permit the list, that is logged once, and no Namespace has an
+//     annotation: Known is true. The list is tried again, so that a right that is granted later has
+//     its effect without a restart.
+//   - An annotation that was read once counts until the API server reports another one, also while
+//     it does not answer.
 //
 // Not guaranteed: that an annotation is current. A watch may be late.
 package namespaces

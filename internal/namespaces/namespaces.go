@@ -29,7 +29,8 @@ type Namespaces struct {
 	denied   atomic.Bool // the API server has not permitted the last list or watch
 }
 
-// New returns Namespaces of the control cluster, which watch while Run runs. only is the one Namespace that is served; "" means all.
+// New returns Namespaces of the control cluster, which watch while Run runs. only is the one
+// Namespace that is served; "" means all.
 func New(control metadata.Interface, only string) (*Namespaces, error) {
 	n := &Namespaces{}
 	source := objectcache.From(control.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")))
@@ -62,8 +63,9 @@ func essential(obj any) (any, error) {
 	return kept, nil
 }
 
-// OnChange adds a function that is called with every Namespace whose annotations have changed, and with "" when they become known, or cannot be
-// read any more, which may affect all. f must return soon. Call OnChange before Run.
+// OnChange adds a function that is called with every Namespace whose annotations have changed, and
+// with "" when they become known, or cannot be read any more, which may affect all. f must return
+// soon. Call OnChange before Run.
 func (n *Namespaces) OnChange(f func(namespace string)) { n.changes = append(n.changes, f) }
 
 func (n *Namespaces) notify(namespace string) {
@@ -86,7 +88,8 @@ func annotationsOf(namespace *metav1.PartialObjectMetadata) map[string]string {
 	return namespace.Annotations
 }
 
-// permitted returns a watch that records that it is permitted. The reflector begins it with what a list has shown.
+// permitted returns a watch that records that it is permitted. The reflector begins it with what a
+// list has shown.
 func (n *Namespaces) permitted(begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		events, err := begin(ctx, options)
@@ -97,7 +100,8 @@ func (n *Namespaces) permitted(begin func(context.Context, metav1.ListOptions) (
 	}
 }
 
-// failed handles an error of the list or the watch. Without the right to list and watch the annotations are not known, regardless of what was read before.
+// failed handles an error of the list or the watch. Without the right to list and watch the
+// annotations are not known, regardless of what was read before.
 func (n *Namespaces) failed(ctx context.Context, r *cache.Reflector, err error) {
 	if !apierrors.IsForbidden(err) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
@@ -123,7 +127,8 @@ func (n *Namespaces) Run(ctx context.Context) {
 	<-ended
 }
 
-// Known reports whether the annotations are known: they were listed, and the right to read them is still there.
+// Known reports whether the annotations are known: they were listed, and the right to read them is
+// still there.
 func (n *Namespaces) Known() bool { return n.informer.HasSynced() && !n.denied.Load() }
 
 // Denied reports whether the API server has refused to have Namespaces read.

@@ -185,7 +185,8 @@ func TestOneNamespaceIsWatchedAlone(t *testing.T) {
 	})
 }
 
-// Without the right to list and watch the annotations are not known, also where they were before, which is logged once for each such time.
+// Without the right to list and watch the annotations are not known, also where they were before,
+// which is logged once for each such time.
 func TestForbiddenListIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "")
@@ -220,7 +221,8 @@ func TestForbiddenListIsNotKnown(t *testing.T) {
 	})
 }
 
-// While the API server does not answer, annotations are unknown until the first list, and then those that were read last.
+// While the API server does not answer, annotations are unknown until the first list, and then
+// those that were read last.
 func TestAnswersThatAreMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "")

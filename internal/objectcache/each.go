@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// FromEach is From for a client with a decode.Config: an object that cannot be decoded is a *decode.Failure among the others, in lists
-// and in watches.
+// FromEach is From for a client with a decode.Config: an object that cannot be decoded is a
+// *decode.Failure among the others, in lists and in watches.
 func FromEach[L runtime.Object](client interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)

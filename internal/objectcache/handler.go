@@ -5,9 +5,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Handler returns a handler for an informer of client-go that calls f as an Objects calls those of OnChange: an object that was deleted and
-// created anew under its name between two lists, which the informer reports as an update, is removed, and then appears. Objects that are no
-// T are ignored.
+// Handler returns a handler for an informer of client-go that calls f as an Objects calls those of
+// OnChange: an object that was deleted and created anew under its name between two lists, which the
+// informer reports as an update, is removed, and then appears. Objects that are no T are ignored.
 func Handler[T metav1.Object](f func(before, after T)) cache.ResourceEventHandler {
 	var none T
 	return cache.ResourceEventHandlerFuncs{

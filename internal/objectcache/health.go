@@ -12,9 +12,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 )
 
-// Health records since when watches of one kind of objects, each of which has delivered before, do not deliver any more. How long the
-// first list of one may take is decided by who waits for it. Create one with NewHealth, and give it to a Source. It is safe for
-// concurrent use; a nil Health records nothing.
+// Health records since when watches of one kind of objects, each of which has delivered before, do
+// not deliver any more. How long the first list of one may take is decided by who waits for it.
+// Create one with NewHealth, and give it to a Source. It is safe for concurrent use; a nil Health
+// records nothing.
 type Health struct {
 	clock clock.PassiveClock
 
@@ -35,8 +36,8 @@ func NewHealth(c clock.PassiveClock) *Health {
 	return &Health{clock: c, delivered: map[*ListerWatcher]bool{}, broken: map[*ListerWatcher]outage{}}
 }
 
-// Broken returns since when the watch does not deliver whose outage is the longest, and the last error of its list or
-// watch, nil if there was none: the request hangs. ok is false if all deliver.
+// Broken returns since when the watch does not deliver whose outage is the longest, and the last
+// error of its list or watch, nil if there was none: the request hangs. ok is false if all deliver.
 func (h *Health) Broken() (since time.Time, err error, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -48,7 +49,8 @@ func (h *Health) Broken() (since time.Time, err error, ok bool) {
 	return since, err, ok
 }
 
-// Patience returns for how long a watch may not deliver before that is a fault: where lists are slow, for longer.
+// Patience returns for how long a watch may not deliver before that is a fault: where lists are
+// slow, for longer.
 func (h *Health) Patience(after time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +75,8 @@ func (h *Health) list(ctx context.Context, l *ListerWatcher, options metav1.List
 	return list, nil
 }
 
-// begin records that a list or a watch was requested: until a watch has begun again, nothing is delivered.
+// begin records that a list or a watch was requested: until a watch has begun again, nothing is
+// delivered.
 func (h *Health) begin(l *ListerWatcher) {
 	if h == nil {
 		return

@@ -46,7 +46,8 @@ func (s Source) Fields(selector string) Source {
 	return selected
 }
 
-// ListerWatcher is for a reflector: the objects of a source that a label selector selects, "" for all.
+// ListerWatcher is for a reflector: the objects of a source that a label selector selects, "" for
+// all.
 type ListerWatcher struct {
 	Source
 	Selector string
@@ -57,15 +58,16 @@ var _ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
 // IsWatchListSemanticsUnSupported keeps the reflector from streaming lists.
 func (*ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 
-// ListWithContext lists consistently, regardless of the reflector's options. A page after the first one belongs to the first
-// one's version. Errors are the source's.
+// ListWithContext lists consistently, regardless of the reflector's options. A page after the first
+// one belongs to the first one's version. Errors are the source's.
 func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	options.LabelSelector = l.Selector
 	return l.Health.list(ctx, l, options)
 }
 
-// WatchWithContext watches. Errors are the source's, and io.EOF after the end of ctx: reflectors report any other one, although they were stopped.
+// WatchWithContext watches. Errors are the source's, and io.EOF after the end of ctx: reflectors
+// report any other one, although they were stopped.
 func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.LabelSelector = l.Selector
 	l.Health.begin(l)

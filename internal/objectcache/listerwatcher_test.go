@@ -46,7 +46,8 @@ func TestListIsConsistentForAllOptions(t *testing.T) {
 	}
 }
 
-// A watch that ends on purpose while its request is under way, as where the watches of a replica are merged, reports no error.
+// A watch that ends on purpose while its request is under way, as where the watches of a replica
+// are merged, reports no error.
 func TestWatchStoppedInItsRequestReportsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string

@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// backoff returns the backoff of a failing watch: an API server that was unavailable for a minute is tried again within seconds.
+// backoff returns the backoff of a failing watch: an API server that was unavailable for a minute
+// is tried again within seconds.
 func backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
 }
@@ -21,8 +22,8 @@ func backoff() *wait.Backoff {
 // Page is the number of objects in one page of a list.
 const Page = 500
 
-// Watch lists and watches what a label selector selects, "" for all, until ctx ends. All lists are paged, including those after a watch
-// has ended. The name is for logs.
+// Watch lists and watches what a label selector selects, "" for all, until ctx ends. All lists are
+// paged, including those after a watch has ended. The name is for logs.
 func Watch(ctx context.Context, name string, from Source, selector string, into cache.ReflectorStore) {
 	lists := &ListerWatcher{Source: from, Selector: selector}
 	defer lists.End()
@@ -52,7 +53,8 @@ func (m *Mirror[T]) Update(obj any) error {
 	return err
 }
 
-// put stores an object and returns its key. The object is not changed afterwards, because others read it from then on.
+// put stores an object and returns its key. The object is not changed afterwards, because others
+// read it from then on.
 func (m *Mirror[T]) put(obj any) (types.NamespacedName, error) {
 	seen, err := Received[T](obj)
 	if err != nil {
@@ -105,8 +107,8 @@ func (m *Mirror[T]) Replace(list []any, _ string) error {
 // Resync does nothing.
 func (*Mirror[T]) Resync() error { return nil }
 
-// Received returns an object from a watch, a T or a *decode.Failure, without its managed fields, which are not needed and are
-// about half of its size. Errors: the object is of another type.
+// Received returns an object from a watch, a T or a *decode.Failure, without its managed fields,
+// which are not needed and are about half of its size. Errors: the object is of another type.
 func Received[T metav1.Object](obj any) (metav1.Object, error) {
 	switch seen := obj.(type) {
 	case *decode.Failure:

@@ -13,15 +13,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
-// The indexes that all kinds have: by the slot label, by the namespace and the UID of the controller, and by the namespace of objects
-// without one.
+// The indexes that all kinds have: by the slot label, by the namespace and the UID of the
+// controller, and by the namespace of objects without one.
 const (
 	indexBySlot       = "slot"
 	indexByController = "controller"
 	indexOrphans      = "orphans"
 )
 
-// Objects are the objects of one kind. Reading is safe for concurrent use, also from handlers; create one with New.
+// Objects are the objects of one kind. Reading is safe for concurrent use, also from handlers;
+// create one with New.
 type Objects[T metav1.Object] struct {
 	indexer  cache.Indexer
 	handlers []func(before, after T)
@@ -50,8 +51,9 @@ func controllerOf[T metav1.Object](obj T) []string {
 	return nil
 }
 
-// underKey returns the value of the index of controllers for the children of one controller. It has the namespace, since a
-// controller is always in that of its child: a client that writes an owner reference can know the UID of an object elsewhere.
+// underKey returns the value of the index of controllers for the children of one controller. It has
+// the namespace, since a controller is always in that of its child: a client that writes an owner
+// reference can know the UID of an object elsewhere.
 func underKey(namespace string, controller types.UID) string {
 	return namespace + "/" + string(controller)
 }
@@ -73,8 +75,8 @@ func index[T metav1.Object](values func(obj T) []string) cache.IndexFunc {
 	}
 }
 
-// AddIndex has By find objects by the values of the index. It is called before the first Apply. Errors: the name is
-// in use.
+// AddIndex has By find objects by the values of the index. It is called before the first Apply.
+// Errors: the name is in use.
 func (o *Objects[T]) AddIndex(name string, values func(obj T) []string) error {
 	if err := o.indexer.AddIndexers(cache.Indexers{name: index(values)}); err != nil {
 		return fmt.Errorf("index %s: %w", name, err)
@@ -82,9 +84,10 @@ func (o *Objects[T]) AddIndex(name string, values func(obj T) []string) error {
 	return nil
 }
 
-// OnChange makes f be called with every object that appears (before is nil), changes, or is removed (after is nil). An object that was
-// deleted and created anew under its name is removed, and then appears: before and after always have one UID. It is called before the
-// first Apply; f must return soon, and must not apply or remove anything.
+// OnChange makes f be called with every object that appears (before is nil), changes, or is removed
+// (after is nil). An object that was deleted and created anew under its name is removed, and then
+// appears: before and after always have one UID. It is called before the first Apply; f must return
+// soon, and must not apply or remove anything.
 func (o *Objects[T]) OnChange(f func(before, after T)) { o.handlers = append(o.handlers, f) }
 
 // Get returns an object.
@@ -97,7 +100,8 @@ func (o *Objects[T]) Get(key types.NamespacedName) (obj T, ok bool) {
 	return obj, ok
 }
 
-// Shows reports whether this is an object that is stored, in any version, and not another one of its name.
+// Shows reports whether this is an object that is stored, in any version, and not another one of
+// its name.
 func (o *Objects[T]) Shows(obj T) bool {
 	found, known := o.Get(Key(obj))
 	return known && found.GetUID() == obj.GetUID()
@@ -125,8 +129,8 @@ func (o *Objects[T]) In(namespace string) []T { return o.By(cache.NamespaceIndex
 // Of returns the objects of a slot.
 func (o *Objects[T]) Of(slot int) []T { return o.By(indexBySlot, strconv.Itoa(slot)) }
 
-// Under returns the objects in the namespace of a controller that name its UID as that of their controller. An object in another
-// namespace that names it does not belong to the controller.
+// Under returns the objects in the namespace of a controller that name its UID as that of their
+// controller. An object in another namespace that names it does not belong to the controller.
 func (o *Objects[T]) Under(controller metav1.Object) []T {
 	return o.By(indexByController, underKey(controller.GetNamespace(), controller.GetUID()))
 }
@@ -156,15 +160,17 @@ func typed[T any](found []any) []T {
 // Len returns the number of objects.
 func (o *Objects[T]) Len() int { return len(o.indexer.ListKeys()) }
 
-// Apply stores a version of an object, unless there is a newer one already, or this one. Handlers are not called for a
-// silent object before it is announced, or no longer silent; if they know it, it is removed for them.
+// Apply stores a version of an object, unless there is a newer one already, or this one. Handlers
+// are not called for a silent object before it is announced, or no longer silent; if they know it,
+// it is removed for them.
 func (o *Objects[T]) Apply(obj T, silent bool) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
 	o.apply(obj, silent)()
 }
 
-// apply stores an object, and returns what calls the handlers. Its caller holds feeding until that was called.
+// apply stores an object, and returns what calls the handlers. Its caller holds feeding until that
+// was called.
 func (o *Objects[T]) apply(obj T, silent bool) (report func()) {
 	key := Key(obj)
 	before, known := o.Get(key)
@@ -190,8 +196,8 @@ func (o *Objects[T]) apply(obj T, silent bool) (report func()) {
 	return func() {}
 }
 
-// change calls f with the change of an object under one name; for an object in the place of another, with the removal of that and with the
-// appearance of this.
+// change calls f with the change of an object under one name; for an object in the place of
+// another, with the removal of that and with the appearance of this.
 func change[T metav1.Object](before, after T, f func(before, after T)) {
 	if before.GetUID() == after.GetUID() {
 		f(before, after)
@@ -202,14 +208,16 @@ func change[T metav1.Object](before, after T, f func(before, after T)) {
 	f(none, after)
 }
 
-// Remove forgets an object, unless there is a newer version of it than the given one, which may be "".
+// Remove forgets an object, unless there is a newer version of it than the given one, which may be
+// "".
 func (o *Objects[T]) Remove(key types.NamespacedName, version string) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
 	o.remove(key, version)()
 }
 
-// remove forgets an object, and returns what calls the handlers. Its caller holds feeding until that was called.
+// remove forgets an object, and returns what calls the handlers. Its caller holds feeding until
+// that was called.
 func (o *Objects[T]) remove(key types.NamespacedName, version string) (report func()) {
 	before, known := o.Get(key)
 	if !known || version != "" && objectversion.Compare(version, before.GetResourceVersion()) < 0 {
@@ -224,7 +232,8 @@ func (o *Objects[T]) remove(key types.NamespacedName, version string) (report fu
 	return func() { o.report(before, none) }
 }
 
-// Announce calls the handlers with all objects of a slot, as with new ones: for the silent ones this is the first time.
+// Announce calls the handlers with all objects of a slot, as with new ones: for the silent ones
+// this is the first time.
 func (o *Objects[T]) Announce(slot int) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()

@@ -65,7 +65,8 @@ func TestHandlersSeeChanges(t *testing.T) {
 	}
 }
 
-// TestVersionsThatCannotBeCompared: the API server's last answer is right, be it an object or its end, so that nothing stays forever.
+// TestVersionsThatCannotBeCompared: the API server's last answer is right, be it an object or its
+// end, so that nothing stays forever.
 func TestVersionsThatCannotBeCompared(t *testing.T) {
 	o, changes := bench()
 	o.Apply(pod("a", "1", "x"), false)

@@ -31,8 +31,8 @@ func uid[T interface {
 	return string(obj.GetUID())
 }
 
-// An object in the place of another is removed for all handlers before it appears for the first one. What a handler reads then is the
-// object that exists.
+// An object in the place of another is removed for all handlers before it appears for the first
+// one. What a handler reads then is the object that exists.
 func TestObjectInThePlaceOfAnother(t *testing.T) {
 	undecodable := func(uid types.UID, version string) *decode.Failure {
 		return &decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: created(uid, version).ObjectMeta}}

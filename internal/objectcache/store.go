@@ -10,8 +10,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
-// Store stores all objects of a kind: those that can be decoded, and the others with their metadata. An object is in one of the two,
-// in the newest version that was put. Create one with NewStore.
+// Store stores all objects of a kind: those that can be decoded, and the others with their
+// metadata. An object is in one of the two, in the newest version that was put. Create one with
+// NewStore.
 type Store[T metav1.Object] struct {
 	// Objects are those that can be decoded.
 	*Objects[T]
@@ -30,8 +31,9 @@ func StoreOf[T metav1.Object](decoded *Objects[T]) *Store[T] {
 	return &Store[T]{Objects: decoded, Undecodable: New[*decode.Failure]()}
 }
 
-// Put stores a version of an object, which is a T or a *decode.Failure, unless this version or a newer one is stored. Handlers are
-// called as with Objects.Apply; when the object was stored as one of the other type, they see it removed there first.
+// Put stores a version of an object, which is a T or a *decode.Failure, unless this version or a
+// newer one is stored. Handlers are called as with Objects.Apply; when the object was stored as one
+// of the other type, they see it removed there first.
 func (s *Store[T]) Put(obj metav1.Object, silent bool) {
 	switch seen := obj.(type) {
 	case *decode.Failure:
@@ -41,7 +43,8 @@ func (s *Store[T]) Put(obj metav1.Object, silent bool) {
 	}
 }
 
-// move stores an object in to, and removes it from from. The handlers are called when moving is released, so that they can read.
+// move stores an object in to, and removes it from from. The handlers are called when moving is
+// released, so that they can read.
 func move[From, To metav1.Object](moving *sync.RWMutex, from *Objects[From], to *Objects[To], obj To, silent bool) {
 	key := Key(obj)
 	known, is := from.Get(key)
@@ -74,7 +77,8 @@ func (s *Store[T]) Find(key types.NamespacedName) (obj metav1.Object, ok bool) {
 	return s.Get(key)
 }
 
-// Delete removes an object, unless a newer version than the given one is stored. The version may be "".
+// Delete removes an object, unless a newer version than the given one is stored. The version may be
+// "".
 func (s *Store[T]) Delete(key types.NamespacedName, version string) {
 	s.Remove(key, version)
 	s.Undecodable.Remove(key, version)
@@ -112,7 +116,8 @@ func together[T metav1.Object](decoded []T, undecodable []*decode.Failure) []met
 	return all
 }
 
-// Children returns the objects in the namespace of a controller that name its UID as that of their controller, each once.
+// Children returns the objects in the namespace of a controller that name its UID as that of their
+// controller, each once.
 func (s *Store[T]) Children(controller metav1.Object) (decoded []T, undecodable []*decode.Failure) {
 	s.moving.RLock()
 	defer s.moving.RUnlock()

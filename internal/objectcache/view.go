@@ -15,7 +15,8 @@ type View struct {
 	Deployments *Store[*v1alpha1.MachineDeployment]
 	Sets        *Store[*v1alpha1.MachineSet]
 	Machines    *Store[*v1alpha1.Machine]
-	// Classes are the complete classes that this process may need. One that is missing is read from the API server.
+	// Classes are the complete classes that this process may need. One that is missing is read from
+	// the API server.
 	Classes *Store[*v1alpha1.MachineClass]
 }
 
@@ -34,10 +35,12 @@ func NewView() *View {
 	return v
 }
 
-// MachinesOnNode returns the machines that name a Node, in no order. Anyone who can write Machines can name any.
+// MachinesOnNode returns the machines that name a Node, in no order. Anyone who can write Machines
+// can name any.
 func (v *View) MachinesOnNode(node string) []*v1alpha1.Machine { return v.Machines.By(byNode, node) }
 
-// MachinesOf returns the machines of a controller, each once. Of the undecodable ones, only the metadata is known.
+// MachinesOf returns the machines of a controller, each once. Of the undecodable ones, only the
+// metadata is known.
 func (v *View) MachinesOf(controller metav1.Object) (decoded, undecodable []*v1alpha1.Machine) {
 	decoded, failures := v.Machines.Children(controller)
 	for _, f := range failures {

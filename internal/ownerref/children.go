@@ -14,7 +14,8 @@ import (
 type Parents struct {
 	// Enqueue enqueues the parent of that name.
 	Enqueue func(key types.NamespacedName)
-	// Selectors returns the selectors of all parents in a namespace, by name; nil for one that is invalid.
+	// Selectors returns the selectors of all parents in a namespace, by name; nil for one that is
+	// invalid.
 	Selectors func(namespace string) map[string]*metav1.LabelSelector
 	// Gone is called for every child that was deleted; may be nil.
 	Gone func(child types.UID)
@@ -33,8 +34,8 @@ func Follow[T Object[T]](all *objectcache.Objects[T], parents Parents) *Children
 	return c
 }
 
-// OnUndecodable enqueues the parent of every child that becomes known as undecodable, or no longer is. It is called before
-// the first object is applied.
+// OnUndecodable enqueues the parent of every child that becomes known as undecodable, or no longer
+// is. It is called before the first object is applied.
 func OnUndecodable(children *objectcache.Objects[*decode.Failure], enqueue func(parent types.NamespacedName)) {
 	children.OnChange(func(before, after *decode.Failure) {
 		for _, child := range []*decode.Failure{before, after} {
@@ -86,8 +87,9 @@ func (c *Children[T]) concern(child T) {
 	}
 }
 
-// mayMatch reports whether a selector matches labels, or is invalid: it is the parent that validates it. The selectors of
-// all parents are not compiled for each change of a child: that takes much longer, in the handler that all namespaces share.
+// mayMatch reports whether a selector matches labels, or is invalid: it is the parent that
+// validates it. The selectors of all parents are not compiled for each change of a child: that
+// takes much longer, in the handler that all namespaces share.
 func mayMatch(selector *metav1.LabelSelector, labels map[string]string) bool {
 	if selector == nil {
 		return false

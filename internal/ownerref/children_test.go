@@ -109,7 +109,8 @@ func TestAdoptAndRelease(t *testing.T) {
 	}
 }
 
-// A parent that is deleted without its children creates none in their place, so that nothing counts them as released.
+// A parent that is deleted without its children creates none in their place, so that nothing counts
+// them as released.
 func TestReleaseAllParentInDeletionRemovesOwnerOnly(t *testing.T) {
 	for _, ending := range []bool{false, true} {
 		one := set("one")
@@ -149,7 +150,8 @@ func TestInSlotOfReplacesSlotOfTemplate(t *testing.T) {
 	expect(map[string]string{v1alpha1.LabelSlot: "7"})
 }
 
-// A child that has changed meanwhile, is gone, or does not decode in the answer does not keep the others from being written.
+// A child that has changed meanwhile, is gone, or does not decode in the answer does not keep the
+// others from being written.
 func TestRewriteChangedMeanwhileSkipped(t *testing.T) {
 	kind := schema.GroupResource{Resource: "machines"}
 	answers := map[string]error{

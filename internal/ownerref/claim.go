@@ -22,8 +22,8 @@ type Object[T any] interface {
 	DeepCopy() T
 }
 
-// MayAdopt reports whether a parent may adopt: live, as the API server has it now, has to be the one that was observed, and
-// must not be in deletion.
+// MayAdopt reports whether a parent may adopt: live, as the API server has it now, has to be the
+// one that was observed, and must not be in deletion.
 func MayAdopt(observed, live metav1.Object) error {
 	if live.GetUID() == observed.GetUID() && live.GetDeletionTimestamp() == nil {
 		return nil
@@ -31,8 +31,8 @@ func MayAdopt(observed, live metav1.Object) error {
 	return fmt.Errorf("%s/%s is being deleted or was replaced, and cannot adopt", observed.GetNamespace(), observed.GetName())
 }
 
-// Adopt makes the parent the controller of the child. It becomes the first of the owners: the cluster-autoscaler reads
-// no other.
+// Adopt makes the parent the controller of the child. It becomes the first of the owners: the
+// cluster-autoscaler reads no other.
 func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
 	annotations := maps.Clone(child.GetAnnotations())
 	delete(annotations, v1alpha1.AnnotationReleasedBy)
@@ -48,8 +48,9 @@ func orphan(child metav1.Object, parent types.UID) {
 	}))
 }
 
-// Release removes the parent from the child, and the slot label that the child had because of the parent: it is offered to
-// others, or becomes a root. It records the parent, which creates another child in its place: how many were released is counted.
+// Release removes the parent from the child, and the slot label that the child had because of the
+// parent: it is offered to others, or becomes a root. It records the parent, which creates another
+// child in its place: how many were released is counted.
 func Release(child metav1.Object, parent types.UID) {
 	labels := maps.Clone(child.GetLabels())
 	delete(labels, v1alpha1.LabelSlot)
@@ -63,8 +64,8 @@ func Release(child metav1.Object, parent types.UID) {
 	child.SetAnnotations(annotations)
 }
 
-// InSlotOf puts a child that is about to be created into the slot of its parent, regardless of a slot label in its template:
-// the label is no part of a template.
+// InSlotOf puts a child that is about to be created into the slot of its parent, regardless of a
+// slot label in its template: the label is no part of a template.
 func InSlotOf(child, parent metav1.Object) {
 	labels := maps.Clone(child.GetLabels())
 	delete(labels, v1alpha1.LabelSlot)
@@ -77,9 +78,10 @@ func InSlotOf(child, parent metav1.Object) {
 	child.SetLabels(labels)
 }
 
-// LookAgain puts the current version of an orphan that a live list has found among the known ones: the cache has an older
-// version of one that has changed, and none of one in another slot, or in none. The previous version was tried, and the new
-// one was not. An orphan that no longer exists or has a controller is skipped. get reads it.
+// LookAgain puts the current version of an orphan that a live list has found among the known ones:
+// the cache has an older version of one that has changed, and none of one in another slot, or in
+// none. The previous version was tried, and the new one was not. An orphan that no longer exists or
+// has a controller is skipped. get reads it.
 func LookAgain[T Object[T]](
 	orphans []T, tried map[types.UID]bool, found metav1.Object, get func(name string) (T, error),
 ) ([]T, error) {
@@ -99,9 +101,9 @@ func LookAgain[T Object[T]](
 	return orphans, nil
 }
 
-// Rewrite changes children and commits them, and records each as tried. One that has changed meanwhile, or no longer
-// exists, is skipped until its event, or until LookAgain. changed reports whether one had changed: of a child in another slot no event
-// follows.
+// Rewrite changes children and commits them, and records each as tried. One that has changed
+// meanwhile, or no longer exists, is skipped until its event, or until LookAgain. changed reports
+// whether one had changed: of a child in another slot no event follows.
 func Rewrite[T Object[T]](
 	ctx context.Context, commit func(ctx context.Context, observed, desired T) (T, error),
 	children []T, tried map[types.UID]bool, change func(T),
@@ -122,8 +124,9 @@ func Rewrite[T Object[T]](
 	return changed, nil
 }
 
-// ReleaseAll releases children from a parent and commits them, as Rewrite does. It returns the names of those that were released, also
-// with an error. A parent that is being deleted creates none in their place: they only lose its owner reference.
+// ReleaseAll releases children from a parent and commits them, as Rewrite does. It returns the
+// names of those that were released, also with an error. A parent that is being deleted creates
+// none in their place: they only lose its owner reference.
 func ReleaseAll[T Object[T]](
 	ctx context.Context, commit func(ctx context.Context, observed, desired T) (T, error),
 	children []T, tried map[types.UID]bool, parent metav1.Object,

@@ -10,8 +10,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// RootOf returns the root of a machine, by its owners and not by labels: the MachineDeployment of its set, or the set, if that has
-// no controller. ok is false for a machine without a controller, and where the view does not show all of them.
+// RootOf returns the root of a machine, by its owners and not by labels: the MachineDeployment of
+// its set, or the set, if that has no controller. ok is false for a machine without a controller,
+// and where the view does not show all of them.
 func RootOf(view *objectcache.View, m *v1alpha1.Machine) (root metav1.Object, ok bool) {
 	set, ok := ownerIn(view.Sets, m)
 	if !ok {
@@ -20,8 +21,8 @@ func RootOf(view *objectcache.View, m *v1alpha1.Machine) (root metav1.Object, ok
 	return RootOfSet(view, set)
 }
 
-// RootUIDOf returns the UID of the root of a machine, by its owners; "" where the view does not show its set. A machine without a
-// controller is its own root.
+// RootUIDOf returns the UID of the root of a machine, by its owners; "" where the view does not
+// show its set. A machine without a controller is its own root.
 func RootUIDOf(view *objectcache.View, m *v1alpha1.Machine) types.UID {
 	if metav1.GetControllerOfNoCopy(m) == nil {
 		return m.UID
@@ -32,7 +33,8 @@ func RootUIDOf(view *objectcache.View, m *v1alpha1.Machine) types.UID {
 	return ""
 }
 
-// RootUIDOfSet returns the UID of the root of a set: that of its controller or, if it has none, its own.
+// RootUIDOfSet returns the UID of the root of a set: that of its controller or, if it has none, its
+// own.
 func RootUIDOfSet(set *v1alpha1.MachineSet) types.UID {
 	if controller := metav1.GetControllerOfNoCopy(set); controller != nil {
 		return controller.UID
@@ -40,18 +42,20 @@ func RootUIDOfSet(set *v1alpha1.MachineSet) types.UID {
 	return set.UID
 }
 
-// CountsMinReady reports whether minReadySeconds counts below a root: the root's annotation overrides the fleet's setting.
+// CountsMinReady reports whether minReadySeconds counts below a root: the root's annotation
+// overrides the fleet's setting.
 func CountsMinReady(root metav1.Object, otherwise bool) bool {
 	return setting(root, v1alpha1.AnnotationCountMinReady, otherwise)
 }
 
-// OmitsComponentsTaint reports whether Nodes below a root that were updated in place do not get the taint
-// critical-components-not-ready: the root's annotation overrides the fleet's setting.
+// OmitsComponentsTaint reports whether Nodes below a root that were updated in place do not get the
+// taint critical-components-not-ready: the root's annotation overrides the fleet's setting.
 func OmitsComponentsTaint(root metav1.Object, otherwise bool) bool {
 	return !setting(root, v1alpha1.AnnotationComponentsTaint, !otherwise)
 }
 
-// setting returns the value of an annotation of the root; otherwise if it has none, or one that is no bool.
+// setting returns the value of an annotation of the root; otherwise if it has none, or one that is
+// no bool.
 func setting(root metav1.Object, annotation string, otherwise bool) bool {
 	if is, err := strconv.ParseBool(root.GetAnnotations()[annotation]); err == nil {
 		return is
@@ -78,8 +82,8 @@ func ownerIn[T metav1.Object](owners *objectcache.Store[T], child metav1.Object)
 	return owner, ok && owner.GetUID() == controller.UID
 }
 
-// SetOf returns the set that is the controller of a machine. ok is false for a machine without one, and where the view does not
-// show it.
+// SetOf returns the set that is the controller of a machine. ok is false for a machine without one,
+// and where the view does not show it.
 func SetOf(view *objectcache.View, m *v1alpha1.Machine) (set *v1alpha1.MachineSet, ok bool) {
 	return ownerIn(view.Sets, m)
 }

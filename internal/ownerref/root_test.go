@@ -58,7 +58,8 @@ func TestRootOf(t *testing.T) {
 	}
 }
 
-// The annotation of a root decides whether updated Nodes get the taint; without it the fleet's setting does.
+// The annotation of a root decides whether updated Nodes get the taint; without it the fleet's
+// setting does.
 func TestOmitsComponentsTaint(t *testing.T) {
 	for _, tc := range []struct {
 		annotation      string

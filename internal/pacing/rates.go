@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Writes that follow from input which other clients can change at any rate are limited: up to the burst at once, and then
-// one in the interval. A Node that joins, or becomes unhealthy and recovers, needs less than the burst.
+// Writes that follow from input which other clients can change at any rate are limited: up to the
+// burst at once, and then one in the interval. A Node that joins, or becomes unhealthy and
+// recovers, needs less than the burst.
 const (
 	// MachineBurst and MachineInterval are for writes of a Machine that has a VM.
 	MachineBurst    = 10
@@ -14,17 +15,19 @@ const (
 	// EventBurst and EventInterval are for Events of one reason on one object.
 	EventBurst    = 20
 	EventInterval = 10 * time.Second
-	// EvidenceBurst and EvidenceInterval are for calls of a cloud, in one namespace, that ask for the VMs of Nodes that are unreachable. Such a call
-	// serves people only, and Nodes become unreachable together.
+	// EvidenceBurst and EvidenceInterval are for calls of a cloud, in one namespace, that ask for the
+	// VMs of Nodes that are unreachable. Such a call serves people only, and Nodes become unreachable
+	// together.
 	EvidenceBurst    = 10
 	EvidenceInterval = 10 * time.Second
-	// NamespaceEventBurst and NamespaceEventInterval are for all Events on objects of one namespace: a rollout of 1,000 machines has some
-	// five Events for each, within several minutes.
+	// NamespaceEventBurst and NamespaceEventInterval are for all Events on objects of one namespace: a
+	// rollout of 1,000 machines has some five Events for each, within several minutes.
 	NamespaceEventBurst    = 1000
 	NamespaceEventInterval = 50 * time.Millisecond
 )
 
-// Rates limit how often an operation is done, for each of many keys. Create one with New; it is safe for concurrent use.
+// Rates limit how often an operation is done, for each of many keys. Create one with New; it is
+// safe for concurrent use.
 type Rates[K comparable] struct {
 	burst    int
 	interval time.Duration
@@ -39,7 +42,8 @@ func NewRates[K comparable](burst int, interval time.Duration) *Rates[K] {
 	return &Rates[K]{burst: burst, interval: interval, paid: map[K]time.Time{}, purge: 1024}
 }
 
-// Wait returns how long it is until the operation may be done for the key; 0 means that it may be done now.
+// Wait returns how long it is until the operation may be done for the key; 0 means that it may be
+// done now.
 func (r *Rates[K]) Wait(key K, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

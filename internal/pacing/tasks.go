@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Tasks is a set of tasks that run concurrently. It is safe for concurrent use; create one with New.
+// Tasks is a set of tasks that run concurrently. It is safe for concurrent use; create one with
+// New.
 type Tasks struct {
 	kick chan struct{}
 
@@ -24,7 +25,8 @@ type task struct {
 	ended bool
 }
 
-// Begin starts a task, as soon as the Set runs, until end is called; a second call of end has no effect. Neither waits.
+// Begin starts a task, as soon as the Set runs, until end is called; a second call of end has no
+// effect. Neither waits.
 func (s *Tasks) Begin(run func(ctx context.Context)) (end func()) {
 	t := &task{run: run}
 	s.mu.Lock()

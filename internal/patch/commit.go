@@ -26,14 +26,15 @@ func New[T metav1.Object](client func(namespace string) Patcher[T]) *Committer[T
 	return NewSharing(NewLatest[T](), client)
 }
 
-// NewSharing is New for several controllers that write objects of the same kind: each knows what the others have written,
-// so that they do not conflict before the informer shows it.
+// NewSharing is New for several controllers that write objects of the same kind: each knows what
+// the others have written, so that they do not conflict before the informer shows it.
 func NewSharing[T metav1.Object](written *Latest[T], client func(namespace string) Patcher[T]) *Committer[T] {
 	return &Committer[T]{Latest: written, client: client}
 }
 
-// Commit writes the difference between the object as observed and as wanted, the status last, and returns the object as
-// it then is. Neither argument is changed. An error is returned with the newest known object.
+// Commit writes the difference between the object as observed and as wanted, the status last, and
+// returns the object as it then is. Neither argument is changed. An error is returned with the
+// newest known object.
 func (c *Committer[T]) Commit(ctx context.Context, observed, desired T) (T, error) {
 	main, status, err := diff(observed, desired)
 	if err != nil {

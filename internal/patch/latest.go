@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
-// Latest remembers objects that this process has written and its informers do not show yet. It is safe for concurrent use.
+// Latest remembers objects that this process has written and its informers do not show yet. It is
+// safe for concurrent use.
 type Latest[T metav1.Object] struct {
 	mu      sync.Mutex
 	written map[types.UID]T
@@ -18,8 +19,9 @@ type Latest[T metav1.Object] struct {
 	futile  map[types.UID]string // last patch that the API server accepted and that changed nothing
 }
 
-// mostEnded bounds the objects that are remembered as deleted. The informer may show the deletion of an object before its
-// writer learns of it, and then no event removes it here; one that is forgotten too early costs a request without effect.
+// mostEnded bounds the objects that are remembered as deleted. The informer may show the deletion
+// of an object before its writer learns of it, and then no event removes it here; one that is
+// forgotten too early costs a request without effect.
 const mostEnded = 4096
 
 // NewLatest creates a Latest that remembers nothing.
@@ -27,8 +29,9 @@ func NewLatest[T metav1.Object]() *Latest[T] {
 	return &Latest[T]{written: map[types.UID]T{}, ended: map[types.UID]T{}, futile: map[types.UID]string{}}
 }
 
-// Newest returns the newer one of cached and what this process last wrote of the same object. cached has to be what the
-// informer shows now: what was written is forgotten once the informer has caught up.
+// Newest returns the newer one of cached and what this process last wrote of the same object.
+// cached has to be what the informer shows now: what was written is forgotten once the informer has
+// caught up.
 func (l *Latest[T]) Newest(cached T) T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +63,8 @@ func (l *Latest[T]) Wrote(obj T) {
 	l.written[obj.GetUID()] = obj
 }
 
-// noteEnded remembers an object as deleted; its resourceVersion need not be newer than what the informer shows.
+// noteEnded remembers an object as deleted; its resourceVersion need not be newer than what the
+// informer shows.
 func (l *Latest[T]) noteEnded(obj T) {
 	if len(l.endings) >= mostEnded {
 		delete(l.ended, l.endings[0])
@@ -79,8 +83,8 @@ func (l *Latest[T]) Forget(uid types.UID) {
 	delete(l.futile, uid)
 }
 
-// isFutile reports whether the same patch has changed nothing before: the CRD in this cluster does not have the field, and the
-// API server dropped it.
+// isFutile reports whether the same patch has changed nothing before: the CRD in this cluster does
+// not have the field, and the API server dropped it.
 func (l *Latest[T]) isFutile(uid types.UID, content string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

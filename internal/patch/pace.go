@@ -9,9 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pace merges changes in quick succession into one write. Counters in a status change with every child: the
-// first change is delayed for the interval, and all changes up to then are written at once. Where changes are known to go on for
-// long, those that follow a write are delayed for the longest wait. Decisions are not delayed, only their report in the status.
+// Pace merges changes in quick succession into one write. Counters in a status change with every
+// child: the first change is delayed for the interval, and all changes up to then are written at
+// once. Where changes are known to go on for long, those that follow a write are delayed for the
+// longest wait. Decisions are not delayed, only their report in the status.
 type Pace struct {
 	interval, longest time.Duration
 
@@ -48,8 +49,8 @@ func NewPace(interval, longest time.Duration) *Pace {
 	return &Pace{interval: interval, longest: longest, waits: map[types.UID]*wait{}}
 }
 
-// Wait returns for how long a change of the object's status still has to be delayed; 0 means that it has to be written now,
-// or that there is none.
+// Wait returns for how long a change of the object's status still has to be delayed; 0 means that
+// it has to be written now, or that there is none.
 func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,9 +86,10 @@ func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Durati
 	return remaining
 }
 
-// Failed reports that the change which Wait has allowed could not be written. It is written by the next pass without a delay: a pass that
-// only delayed it would end without an error, as if the object did not fail, and its back-off would begin again. A conflict is no such
-// failure: the next pass may decide on the same stale object.
+// Failed reports that the change which Wait has allowed could not be written. It is written by the
+// next pass without a delay: a pass that only delayed it would end without an error, as if the
+// object did not fail, and its back-off would begin again. A conflict is no such failure: the next
+// pass may decide on the same stale object.
 func (p *Pace) Failed(obj metav1.Object, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

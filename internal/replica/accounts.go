@@ -20,13 +20,16 @@ import (
 )
 
 const (
-	// triesEvery is how often it is checked whether tries of accounts are due, and triesAtOnce how many are sent at the same time.
+	// triesEvery is how often it is checked whether tries of accounts are due, and triesAtOnce how
+	// many are sent at the same time.
 	triesEvery, triesAtOnce = time.Second, 4
-	// slotsEvery is how long the slots that need an account are used before they are determined again, from all machines.
+	// slotsEvery is how long the slots that need an account are used before they are determined again,
+	// from all machines.
 	slotsEvery = 2 * time.Second
 )
 
-// cloudAccounts finds out which accounts at clouds answer this replica: by the calls for its machines, and by tries.
+// cloudAccounts finds out which accounts at clouds answer this replica: by the calls for its
+// machines, and by tries.
 type cloudAccounts struct {
 	clock clock.WithTicker
 	view  *objectcache.View
@@ -85,7 +88,8 @@ func (a *cloudAccounts) report() member.Accounts {
 	return report
 }
 
-// slotsOf returns the slots of this replica that need accounts: those with machines of them, or with MachineSets that want some.
+// slotsOf returns the slots of this replica that need accounts: those with machines of them, or
+// with MachineSets that want some.
 func (a *cloudAccounts) slotsOf(keys map[string]bool) map[string]member.SlotSet {
 	found, known := map[string]member.SlotSet{}, map[types.NamespacedName][]string{}
 	add := func(label, namespace, class string) {

@@ -14,8 +14,9 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// unreachedWithin is within what time machines are served by others when a cloud does not answer a replica: a minute without an answer, tries
-// and reports, and the hand-over, which waits for calls that hang.
+// unreachedWithin is within what time machines are served by others when a cloud does not answer a
+// replica: a minute without an answer, tries and reports, and the hand-over, which waits for calls
+// that hang.
 const unreachedWithin = 3 * time.Minute
 
 // clouded runs a fleet of three with roots in many slots, for tests in which clouds do not answer.
@@ -74,8 +75,9 @@ func (t *trial) accountReports() map[string]member.Accounts {
 	return all
 }
 
-// TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers: the driver's process is gone, or hangs. The machines of that replica are served by others, it
-// gets no further ones, and it serves again when its driver does.
+// TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers: the driver's process is gone, or
+// hangs. The machines of that replica are served by others, it gets no further ones, and it serves
+// again when its driver does.
 func TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers(t *testing.T) {
 	for name, refuses := range map[string]bool{"its driver hangs": false, "its driver is gone": true} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +114,8 @@ func TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers(t *testing.T)
 	}
 }
 
-// TestCloudAwayForAllMovesNoSlot: all replicas find out that it does not answer, and none hands over a slot.
+// TestCloudAwayForAllMovesNoSlot: all replicas find out that it does not answer, and none hands
+// over a slot.
 func TestCloudAwayForAllMovesNoSlot(t *testing.T) {
 	clouded(t, func(r *trial) {
 		away := r.network.disturb(&disturbance{name: "the cloud is away", there: true, back: true, of: func(q request) bool { return q.place == atCloud }})

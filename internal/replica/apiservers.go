@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 )
 
-// checkedName is the name of the objects that checks of API servers read. None needs to exist: that there is none is an answer.
+// checkedName is the name of the objects that checks of API servers read. None needs to exist: that
+// there is none is an answer.
 const checkedName = "machine-controller-fleet-check"
 
 // checks are what checks of API servers need.
@@ -34,12 +35,12 @@ func (o *Options) checks() checks {
 	return c
 }
 
-// drainConfirm is how long requests for a drain have to fail before a drain whose time is over is given up: twice as long as it takes to
-// detect that the API server is away.
+// drainConfirm is how long requests for a drain have to fail before a drain whose time is over is
+// given up: twice as long as it takes to detect that the API server is away.
 func (c checks) drainConfirm() time.Duration { return 2 * (c.settings.Timeout + 2*c.settings.Every()) }
 
-// unlimited returns a config for the checks of a server, whose requests do not wait for others: a check that waits in this process would
-// look like a server that does not answer.
+// unlimited returns a config for the checks of a server, whose requests do not wait for others: a
+// check that waits in this process would look like a server that does not answer.
 func unlimited(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -79,8 +80,8 @@ func (c *clients) servers() check.Servers {
 	return all
 }
 
-// known returns what this process knows of an API server and its clock, in the time of the control cluster: decisions compare it with times on
-// objects.
+// known returns what this process knows of an API server and its clock, in the time of the control
+// cluster: decisions compare it with times on objects.
 func (c *clients) known(of *check.Server, its *apianswers.Clock) func() reach.Fact {
 	return func() reach.Fact { return reach.Both(of.Fact().By(c.wall.At), c.jump(its)) }
 }

@@ -50,8 +50,8 @@ func (w *watched) control(name string, from objectcache.Source) objectcache.Sour
 	return w.source(name, controlName, from)
 }
 
-// Broken returns what has not been delivered for that long, by target cluster. Without the objects of the control cluster no target
-// can be served.
+// Broken returns what has not been delivered for that long, by target cluster. Without the objects
+// of the control cluster no target can be served.
 func (w *watched) Broken() map[string]string {
 	for _, cluster := range []string{controlName, targetName} {
 		if what := w.brokenOf(cluster); what != "" {

@@ -11,8 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// One machine of each of four MachineDeployments becomes unhealthy, in a fleet of three replicas with a deletion budget of one: one machine
-// is replaced, whichever replicas hold the MachineDeployments. When the Namespace has no limit any more all are.
+// One machine of each of four MachineDeployments becomes unhealthy, in a fleet of three replicas
+// with a deletion budget of one: one machine is replaced, whichever replicas hold the
+// MachineDeployments. When the Namespace has no limit any more all are.
 func TestDeletionBudgetIsOneForAllReplicas(t *testing.T) {
 	o := replicaOptions()
 	o.Safety.MaxDeletions, o.Health.Timeout = 1, time.Minute
@@ -49,7 +50,8 @@ func TestDeletionBudgetIsOneForAllReplicas(t *testing.T) {
 	})
 }
 
-// breakOneOfEach makes a Node of each MachineSet unhealthy, and returns the names of their machines.
+// breakOneOfEach makes a Node of each MachineSet unhealthy, and returns the names of their
+// machines.
 func (t *trial) breakOneOfEach() (machines map[string]bool) {
 	sets := map[string]bool{}
 	machines = map[string]bool{}

@@ -30,17 +30,17 @@ const NoTarget = "none"
 
 // Kubeconfigs are where a process finds its clusters.
 type Kubeconfigs struct {
-	// Control and Target are files. Control may be empty, which means Target, or InCluster; Target may be empty, which means the
-	// cluster that the process runs in, or NoTarget.
+	// Control and Target are files. Control may be empty, which means Target, or InCluster; Target may
+	// be empty, which means the cluster that the process runs in, or NoTarget.
 	Control, Target string
-	// QPS is how many requests a second are made to each API server; 0 leaves the pace to the server. Burst is how many may be sent at once
-	// beyond that.
+	// QPS is how many requests a second are made to each API server; 0 leaves the pace to the server.
+	// Burst is how many may be sent at once beyond that.
 	QPS   float64
 	Burst int
 }
 
-// Read reads the kubeconfigs of both clusters; target is nil when there is no target cluster. Errors: kubeconfigs that cannot be read, by
-// the flags that name them.
+// Read reads the kubeconfigs of both clusters; target is nil when there is no target cluster.
+// Errors: kubeconfigs that cannot be read, by the flags that name them.
 func (o Kubeconfigs) Read() (control, target *rest.Config, err error) {
 	if err := noticeDeadConnections(); err != nil {
 		return nil, nil, err
@@ -61,7 +61,8 @@ func (o Kubeconfigs) Read() (control, target *rest.Config, err error) {
 	return control, target, nil
 }
 
-// read reads the kubeconfig that a flag names; an empty name means the cluster that the process runs in.
+// read reads the kubeconfig that a flag names; an empty name means the cluster that the process
+// runs in.
 func (o Kubeconfigs) read(flag, file string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
@@ -80,8 +81,8 @@ func (o Kubeconfigs) read(flag, file string) (*rest.Config, error) {
 	return config, nil
 }
 
-// clients are the connections to both clusters. All of them have the Fence below them. Those to the target cluster are nil
-// when there is none.
+// clients are the connections to both clusters. All of them have the Fence below them. Those to the
+// target cluster are nil when there is none.
 type clients struct {
 	leases   *rest.Config // for a client of the control cluster with its own connections
 	control  kubernetes.Interface
@@ -92,25 +93,30 @@ type clients struct {
 	targetMetadata metadata.Interface
 	targetConfigs  fleetclient.FleetV1alpha1Interface
 
-	// controlLists and targetLists record the health of the lists of the kinds of objects that slots have, in both clusters: these a
-	// replica has to list to serve them. Other lists decide nothing about a replica: one Secret that cannot be decrypted fails them for all.
+	// controlLists and targetLists record the health of the lists of the kinds of objects that slots
+	// have, in both clusters: these a replica has to list to serve them. Other lists decide nothing
+	// about a replica: one Secret that cannot be decrypted fails them for all.
 	controlLists, targetLists *apianswers.ListHealth
 
-	// controlServer and targetServer are the API servers as this process reaches them; targetServer is nil without a target cluster.
+	// controlServer and targetServer are the API servers as this process reaches them; targetServer is
+	// nil without a target cluster.
 	controlServer, targetServer *check.Server
 
-	// wall and targetWall are the times of both clusters; targetWall is nil without a target cluster. The one of the control cluster is that of
-	// everything that is written to objects, or compared with times on them.
+	// wall and targetWall are the times of both clusters; targetWall is nil without a target cluster.
+	// The one of the control cluster is that of everything that is written to objects, or compared
+	// with times on them.
 	wall, targetWall *apianswers.Clock
 }
 
-// Seconds after which a connection without data is probed, and after which it is closed without an answer. client-go's
-// defaults, 30 and 15, would leave the watches of a replica silent for 45 s when its network drops packets.
+// Seconds after which a connection without data is probed, and after which it is closed without an
+// answer. client-go's defaults, 30 and 15, would leave the watches of a replica silent for 45 s
+// when its network drops packets.
 const (
 	pingAfter, pingTimeout = 10, 5
 )
 
-// noticeDeadConnections sets that for all clients, by the environment as client-go requires. Values that are already set are kept.
+// noticeDeadConnections sets that for all clients, by the environment as client-go requires. Values
+// that are already set are kept.
 func noticeDeadConnections() error {
 	for name, seconds := range map[string]int{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": pingAfter, "HTTP2_PING_TIMEOUT_SECONDS": pingTimeout} {
 		if _, set := os.LookupEnv(name); set {
@@ -123,7 +129,8 @@ func noticeDeadConnections() error {
 	return nil
 }
 
-// connect returns the clients. wall is the time of the control cluster, which its answers set. Errors: invalid configurations.
+// connect returns the clients. wall is the time of the control cluster, which its answers set.
+// Errors: invalid configurations.
 func connect(around Environment, fence *fence.Fence, wall *apianswers.Clock, checks checks) (clients, error) {
 	control, err := guarded(around.Control, fence, "control", wall)
 	if err != nil {
@@ -150,8 +157,9 @@ func connect(around Environment, fence *fence.Fence, wall *apianswers.Clock, che
 	return c, errors.Join(errs[:]...)
 }
 
-// guarded returns a configuration whose clients have the Fence below them, above it a check that an API server has written each answer, the clock that
-// these answers set, and a span for each request of a pass that is traced. server names the cluster.
+// guarded returns a configuration whose clients have the Fence below them, above it a check that an
+// API server has written each answer, the clock that these answers set, and a span for each request
+// of a pass that is traced. server names the cluster.
 func guarded(config *rest.Config, fence *fence.Fence, server string, wall *apianswers.Clock) (*rest.Config, error) {
 	url, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -163,7 +171,8 @@ func guarded(config *rest.Config, fence *fence.Fence, server string, wall *apian
 	return fence.Guard(traced)
 }
 
-// machineClient returns a client of the machine API that can read other objects although one does not decode.
+// machineClient returns a client of the machine API that can read other objects although one does
+// not decode.
 func machineClient(config *rest.Config) (machineclientset.Interface, error) {
 	client, err := rest.RESTClientFor(decode.Config(config))
 	if err != nil {

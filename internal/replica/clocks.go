@@ -20,8 +20,9 @@ func (c *clients) clocks() map[string]*apianswers.Clock {
 	return all
 }
 
-// jump returns the last jump of a cluster's clock as an outage, in the time of the control cluster: between what times on objects from before show
-// and what they would show by the clock as it is now, no time has passed.
+// jump returns the last jump of a cluster's clock as an outage, in the time of the control cluster:
+// between what times on objects from before show and what they would show by the clock as it is
+// now, no time has passed.
 func (c *clients) jump(its *apianswers.Clock) reach.Fact {
 	at, by := its.LastJump()
 	if by == 0 {

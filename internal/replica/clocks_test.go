@@ -22,10 +22,12 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// apart is by how much clocks differ in these tests, and exact how precise times and deadlines are all the same.
+// apart is by how much clocks differ in these tests, and exact how precise times and deadlines are
+// all the same.
 const apart, exact = 10 * time.Minute, 15 * time.Second
 
-// setClocks draws the clocks of the replicas and of the target cluster. The draws of everything else do not depend on them.
+// setClocks draws the clocks of the replicas and of the target cluster. The draws of everything
+// else do not depend on them.
 func (t *trial) setClocks() {
 	random := rand.New(rand.NewPCG(t.seed, 3))
 	draw := func() time.Duration { return apart * time.Duration(random.IntN(3)-1) }
@@ -39,8 +41,8 @@ func (t *trial) setClocks() {
 // written are times that replicas write to objects.
 var written = regexp.MustCompile(`^(lastUpdateTime|lastTransitionTime|renewTime|acquireTime)$`)
 
-// checkTimes checks that all times which replicas have written to objects of the control cluster are by its clock: none is in the future, and none
-// before the object was created.
+// checkTimes checks that all times which replicas have written to objects of the control cluster
+// are by its clock: none is in the future, and none before the object was created.
 func (t *trial) checkTimes() {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines", "leases"} {
 		for _, o := range t.control.List(resource) {
@@ -79,13 +81,15 @@ func (t *trial) putWithStrategy(namespace, name string, replicas int) {
 	})
 }
 
-// TestClocksThatDifferMoveNoDeadline: the clocks of two replicas differ from that of the API server, by ten minutes each way. Every deadline
-// counts as with equal clocks, also after the other replica has taken over, and both replicas report their clocks.
+// TestClocksThatDifferMoveNoDeadline: the clocks of two replicas differ from that of the API
+// server, by ten minutes each way. Every deadline counts as with equal clocks, also after the other
+// replica has taken over, and both replicas report their clocks.
 func TestClocksThatDifferMoveNoDeadline(t *testing.T) {
 	o := replicaOptions(func(o *Options) { o.Machine.CreationTimeout, o.Health.Timeout = 5*time.Minute, 5*time.Minute })
 	const timeout = 5 * time.Minute
-	// late is how much later than at its deadline a machine may be gone: the slots of a dead replica are taken over, a replica that has just started
-	// lets no machine fail for a minute, and the VM has to end.
+	// late is how much later than at its deadline a machine may be gone: the slots of a dead replica
+	// are taken over, a replica that has just started lets no machine fail for a minute, and the VM
+	// has to end.
 	const late = 3 * time.Minute
 	within := func(t *testing.T, took time.Duration) {
 		t.Helper()
@@ -196,8 +200,8 @@ func answer(t *testing.T, d time.Duration, servers map[string]*apianswers.Clock,
 	}
 }
 
-// TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly: the clock of either API server is set forward by two hours while a machine that has one hour has had
-// 20 minutes of it.
+// TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly: the clock of either API server is set forward
+// by two hours while a machine that has one hour has had 20 minutes of it.
 func TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly(t *testing.T) {
 	for _, which := range []string{"control", "target"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -222,8 +226,8 @@ func TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly(t *testing.T) {
 	}
 }
 
-// TestClockThatIsSetBackSettlesWhatWasUnserved: the control plane has started with a clock that is two hours ahead, when a fleet was down that starts
-// with it.
+// TestClockThatIsSetBackSettlesWhatWasUnserved: the control plane has started with a clock that is
+// two hours ahead, when a fleet was down that starts with it.
 func TestClockThatIsSetBackSettlesWhatWasUnserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall := apianswers.NewClock(clock.RealClock{}, "control")

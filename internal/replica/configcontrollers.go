@@ -19,7 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// addRenders adds the controller of MachineConfigPools, with the cache and the Events of all of machine configuration.
+// addRenders adds the controller of MachineConfigPools, with the cache and the Events of all of
+// machine configuration.
 func (c *controllers) addRenders(d *deps) (err error) {
 	m, o := d.configs, d.o
 	if m == nil {
@@ -40,8 +41,8 @@ func (c *controllers) addRenders(d *deps) (err error) {
 	return nil
 }
 
-// addUpdates adds the controller that brings Nodes to the targets of their pools. It drains them with the drains of the machine controller: the
-// limits on moving volumes hold for both.
+// addUpdates adds the controller that brings Nodes to the targets of their pools. It drains them
+// with the drains of the machine controller: the limits on moving volumes hold for both.
 func (c *controllers) addUpdates(d *deps) (err error) {
 	m := d.configs
 	if m == nil {
@@ -114,7 +115,8 @@ func (c *controllers) addJoins(d *deps) error {
 	return nil
 }
 
-// prefix returns the prefix of the annotations through which the fleet and the daemon work together.
+// prefix returns the prefix of the annotations through which the fleet and the daemon work
+// together.
 func (o *ConfigOptions) prefix() fleetv1alpha1.AnnotationPrefix {
 	return fleetv1alpha1.AnnotationPrefix(o.Prefix)
 }

@@ -15,12 +15,14 @@ import (
 const (
 	// controlClusterTimeout bounds one read of the Namespace.
 	controlClusterTimeout = 10 * time.Second
-	// controlClusterRetry is when a read that has failed is repeated: access that is granted later needs no restart.
+	// controlClusterRetry is when a read that has failed is repeated: access that is granted later
+	// needs no restart.
 	controlClusterRetry = 30 * time.Second
 )
 
-// controlCluster reads the ID of the control cluster: the UID of its Namespace kube-system, which is as old as the cluster and
-// never deleted. VMs carry it as a tag, so that the sweeps of two fleets in one account do not confuse their VMs.
+// controlCluster reads the ID of the control cluster: the UID of its Namespace kube-system, which
+// is as old as the cluster and never deleted. VMs carry it as a tag, so that the sweeps of two
+// fleets in one account do not confuse their VMs.
 type controlCluster struct {
 	namespaces corev1client.NamespaceInterface
 	clock      clock.Clock
@@ -35,7 +37,8 @@ func (c *controlCluster) ID() string {
 	return ""
 }
 
-// Run reads the ID until it is known, or ctx ends. A replica works without it; only what is created meanwhile is never swept.
+// Run reads the ID until it is known, or ctx ends. A replica works without it; only what is created
+// meanwhile is never swept.
 func (c *controlCluster) Run(ctx context.Context) {
 	reported := false
 	for {

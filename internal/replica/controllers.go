@@ -23,7 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// controllers are those of a replica. Each field is set once, by the function that adds it; those that are switched off are nil.
+// controllers are those of a replica. Each field is set once, by the function that adds it; those
+// that are switched off are nil.
 type controllers struct {
 	remediation *remediation.Controller
 	machines    *machine.Controller
@@ -41,7 +42,8 @@ type controllers struct {
 	collectors []prometheus.Collector // of the objects in this replica's slots
 }
 
-// newControllers returns the controllers that the options switch on. Errors: an invalid configuration.
+// newControllers returns the controllers that the options switch on. Errors: an invalid
+// configuration.
 func newControllers(d *deps) (*controllers, error) {
 	c := &controllers{running: []controller{d.identity, d.namespaces}}
 	// A controller comes after those whose functions it calls.

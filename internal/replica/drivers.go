@@ -7,7 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets are removed from answers before these.
+// fencedDrivers puts the Fence before each driver, and a span and metrics around each call. Secrets
+// are removed from answers before these.
 func (d *deps) fencedDrivers(around Environment) (*driver.Registry, error) {
 	metrics := telemetry.NewDriverMetrics(around.Registry, clock.RealClock{})
 	drivers, err := around.Drivers(d.session.fence.Share, d.wall.Now)

@@ -115,7 +115,8 @@ func (t *trial) oneWay() {
 	}
 }
 
-// hanging has the lists of a replica hang, while all else is answered: a network that loses large packets.
+// hanging has the lists of a replica hang, while all else is answered: a network that loses large
+// packets.
 func hanging(replica, place string) *disturbance {
 	return &disturbance{
 		name: "lists of " + replica + " hang at " + place, back: true,
@@ -131,7 +132,8 @@ func (t *trial) listsHang() {
 	}
 }
 
-// blockedLeases has a replica's requests for the fleet's Leases hang, while all other requests are answered.
+// blockedLeases has a replica's requests for the fleet's Leases hang, while all other requests are
+// answered.
 func blockedLeases(replica, _ string) *disturbance {
 	return &disturbance{
 		name: "requests of " + replica + " about Leases hang", there: true, back: true,
@@ -304,8 +306,9 @@ func (t *trial) changeSome() {
 // longestPause bounds the time for which a process is paused.
 const longestPause = time.Minute
 
-// pauseProcess stops a process for some time, as SIGSTOP and SIGCONT do: its requests, answers and timers are delayed. Goroutines
-// cannot be stopped in a bubble, so that timers of controllers and of client-go still fire; their effects are delayed.
+// pauseProcess stops a process for some time, as SIGSTOP and SIGCONT do: its requests, answers and
+// timers are delayed. Goroutines cannot be stopped in a bubble, so that timers of controllers and
+// of client-go still fire; their effects are delayed.
 func (t *trial) pauseProcess() {
 	if p := t.randomProcess(); p != nil {
 		d := t.between(time.Second, longestPause)

@@ -62,8 +62,9 @@ func runSeed(t *testing.T, o Options, seed uint64, story *strings.Builder) (of r
 	return of
 }
 
-// TestWholeFleet runs complete replicas, wired as the binary wires them, against API servers and a cloud in memory, under faults that
-// are drawn from a seed. What runs at the same instant has no order, so that a seed that fails may have to be run more than once.
+// TestWholeFleet runs complete replicas, wired as the binary wires them, against API servers and a
+// cloud in memory, under faults that are drawn from a seed. What runs at the same instant has no
+// order, so that a seed that fails may have to be run more than once.
 func TestWholeFleet(t *testing.T) {
 	o := replicaOptions(func(o *Options) {
 		o.Health.Timeout, o.Safety.OrphanVMsPeriod, o.Safety.OrphanVMsQuarantine = healthTimeout, sweepPeriod, sweepPeriod

@@ -44,9 +44,10 @@ func (f *Replica) Ready(ctx context.Context) zpages.Report {
 	return readiness(health, err, f.slots.brokenOf(controlName))
 }
 
-// readiness decides on /readyz: the session may act, and what it needs of the control cluster is there. control is what that cluster does
-// not deliver; "" for nothing. Target clusters and clouds do not count: the other work continues while one of them is away, and a rolling
-// update of the fleet, which waits for each replica to be ready, must not stop for it.
+// readiness decides on /readyz: the session may act, and what it needs of the control cluster is
+// there. control is what that cluster does not deliver; "" for nothing. Target clusters and clouds
+// do not count: the other work continues while one of them is away, and a rolling update of the
+// fleet, which waits for each replica to be ready, must not stop for it.
 func readiness(health shardsession.Health, loop error, control string) zpages.Report {
 	checks := []zpages.Check{{Name: checkPing}, {Name: checkLoop, Err: loop}}
 	if loop != nil {
@@ -92,7 +93,8 @@ func slotsError(waiting map[int]string) error {
 	return textError(strings.Join(parts, "; "))
 }
 
-// awayTargets describes the target clusters that cannot be served, unless the control cluster is the reason.
+// awayTargets describes the target clusters that cannot be served, unless the control cluster is
+// the reason.
 func awayTargets(f member.Fitness, control string) (notes []string) {
 	if control != "" || !f.Acts || !f.Observes {
 		return nil

@@ -73,8 +73,9 @@ func TestLiveness(t *testing.T) {
 	}
 }
 
-// TestAReplicaIsReadyWhileTheTargetClusterIsAway: its other work continues. A replica that starts meanwhile becomes ready, too, so that a
-// rolling update of the fleet does not wait for the target cluster; and without the control cluster none is ready.
+// TestAReplicaIsReadyWhileTheTargetClusterIsAway: its other work continues. A replica that starts
+// meanwhile becomes ready, too, so that a rolling update of the fleet does not wait for the target
+// cluster; and without the control cluster none is ready.
 func TestAReplicaIsReadyWhileTheTargetClusterIsAway(t *testing.T) {
 	o := replicaOptions()
 	t.Parallel()

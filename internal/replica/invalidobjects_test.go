@@ -67,8 +67,9 @@ func (s strict) CreateMachine(ctx context.Context, req driver.CreateMachineReque
 	return s.Driver.CreateMachine(ctx, req)
 }
 
-// TestInvalidObjects creates all invalid objects, next to a valid one. Each machine reports its error, and the error after that, with one
-// Event, and is neither given up nor replaced; all machines run when the errors have been corrected.
+// TestInvalidObjects creates all invalid objects, next to a valid one. Each machine reports its
+// error, and the error after that, with one Event, and is neither given up nor replaced; all
+// machines run when the errors have been corrected.
 func TestInvalidObjects(t *testing.T) {
 	t.Parallel()
 	o := replicaOptions()
@@ -146,7 +147,8 @@ func (t *trial) putSecretOf(name string, data map[string]any) {
 	})
 }
 
-// putClassOf creates or changes the class of a case: a valid one with other fields, of which nil takes away.
+// putClassOf creates or changes the class of a case: a valid one with other fields, of which nil
+// takes away.
 func (t *trial) putClassOf(of invalidObject, fields map[string]any) {
 	class := map[string]any{"provider": "simulated", "providerSpec": map[string]any{}, "secretRef": map[string]any{"name": of.name}}
 	for name, value := range fields {
@@ -171,7 +173,8 @@ func (t *trial) putClassOf(of invalidObject, fields map[string]any) {
 	t.put(t.control, "machineclasses", document)
 }
 
-// reports reports whether both machines of a case fail with its code and a message, and their set and MachineDeployment report that.
+// reports reports whether both machines of a case fail with its code and a message, and their set
+// and MachineDeployment report that.
 func (t *trial) reports(of invalidObject, message string) bool {
 	failing := 0
 	for _, m := range t.machinesOf(of.name) {
@@ -184,7 +187,8 @@ func (t *trial) reports(of invalidObject, message string) bool {
 	return failing == 2 && t.isFailing(of, message)
 }
 
-// isFailing reports whether the MachineDeployment of a case and its set report a failure with a message, and both machines.
+// isFailing reports whether the MachineDeployment of a case and its set report a failure with a
+// message, and both machines.
 func (t *trial) isFailing(of invalidObject, message string) bool {
 	d := typed[v1alpha1.MachineDeployment](t, t.control.Get("machinedeployments", "a", of.name))
 	ofSet := slices.ContainsFunc(t.control.List("machinesets"), func(o *apiserver.Object) bool {

@@ -19,8 +19,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-// TestALifeIsLoggedOnceForEachStep: a MachineDeployment of one machine is created, rolled to another template, and deleted. The lines of
-// the default verbosity are those of a golden file, by object, and no key is twice in a line. Passes without effect log nothing.
+// TestALifeIsLoggedOnceForEachStep: a MachineDeployment of one machine is created, rolled to
+// another template, and deleted. The lines of the default verbosity are those of a golden file, by
+// object, and no key is twice in a line. Passes without effect log nothing.
 func TestALifeIsLoggedOnceForEachStep(t *testing.T) {
 	o := replicaOptions(func(o *Options) { o.Machine.CreationTimeout, o.Safety.OrphanVMsPeriod = 2*time.Minute, time.Minute })
 	log := logged(t, "json", 0)
@@ -69,8 +70,8 @@ func atRest(short, long time.Duration) time.Duration {
 // theReplica is the object of lines that name no other.
 const theReplica = "the replica"
 
-// lifeOf returns the lines of a log in JSON in the order of their objects, and for each object in that of time. Names that differ in
-// each run have a stable form.
+// lifeOf returns the lines of a log in JSON in the order of their objects, and for each object in
+// that of time. Names that differ in each run have a stable form.
 func lifeOf(t *testing.T, log string) string {
 	t.Helper()
 	if os.Getenv("SHOW_LOG") != "" {

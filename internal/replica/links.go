@@ -7,9 +7,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
-// linkControllers connects the controllers with each other and with the caches: which function is called when another part changes
-// something. Where a controller needs an answer of another one it has that function in its Config (controllers.go): what a set would record
-// next, why a class cannot be used, the drains of Nodes. Errors: a watch has begun.
+// linkControllers connects the controllers with each other and with the caches: which function is
+// called when another part changes something. Where a controller needs an answer of another one it
+// has that function in its Config (controllers.go): what a set would record next, why a class
+// cannot be used, the drains of Nodes. Errors: a watch has begun.
 func linkControllers(d *deps, c *controllers) error {
 	// More, or fewer, objects to work on.
 	d.slots.opened = append(d.slots.opened, c.classCache.Opened, c.classes.Opened)
@@ -33,8 +34,8 @@ func linkControllers(d *deps, c *controllers) error {
 	return d.slots.onUnlabeledNode(c.machines.NodeAppeared)
 }
 
-// serverChanged gives machines, roots and Nodes a pass when an API server that they depend on is away, and when it is back; nil means that of
-// the control cluster.
+// serverChanged gives machines, roots and Nodes a pass when an API server that they depend on is
+// away, and when it is back; nil means that of the control cluster.
 func (c *controllers) serverChanged(of *target.Cluster) {
 	c.machines.ServerChanged(of)
 	c.remediation.ServerChanged(of)
@@ -59,7 +60,8 @@ func linkConfigs(d *deps, c *controllers) {
 	d.view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) { m.deploymentChanged(c.renders, before, after) })
 }
 
-// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose strategy changes: what Nodes can get depends on it.
+// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose strategy
+// changes: what Nodes can get depends on it.
 func (m *machineConfiguration) deploymentChanged(renders *render.Controller, before, after *v1alpha1.MachineDeployment) {
 	if after == nil || before != nil && before.Spec.Strategy.Type == after.Spec.Strategy.Type {
 		return

@@ -15,8 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// TestSampledLivesAreWhole: of the MachineDeployments some are traced, with their MachineSets and machines, by each of three owners: one hands
-// its slots over, another is killed. Of the others nothing is traced, and each link leads to a span.
+// TestSampledLivesAreWhole: of the MachineDeployments some are traced, with their MachineSets and
+// machines, by each of three owners: one hands its slots over, another is killed. Of the others
+// nothing is traced, and each link leads to a span.
 func TestSampledLivesAreWhole(t *testing.T) {
 	t.Parallel()
 	o := replicaOptions()
@@ -83,7 +84,8 @@ func TestSampledLivesAreWhole(t *testing.T) {
 // spansOf are the spans that have ended.
 type spansOf struct{ all []sdktrace.ReadOnlySpan }
 
-// find returns a span with the name and attributes, which are pairs of keys and values, that passes a check; nil when there is none.
+// find returns a span with the name and attributes, which are pairs of keys and values, that passes
+// a check; nil when there is none.
 func (s spansOf) find(check func(sdktrace.ReadOnlySpan) bool, name string, pairs ...string) sdktrace.ReadOnlySpan {
 	for _, span := range s.all {
 		found := span.Name() == name && check(span)
@@ -104,7 +106,8 @@ func (s spansOf) finds(t *testing.T, name string, pairs ...string) {
 	}
 }
 
-// isOneTrace expects one root span of a stage, with attributes, in whose trace there is a span of another name.
+// isOneTrace expects one root span of a stage, with attributes, in whose trace there is a span of
+// another name.
 func (s spansOf) isOneTrace(t *testing.T, stage, other string, pairs ...string) {
 	t.Helper()
 	root := s.find(func(sdktrace.ReadOnlySpan) bool { return true }, stage, pairs...)

@@ -14,8 +14,8 @@ type loadGauges struct {
 	load, inLoad *prometheus.Desc
 }
 
-// newLoadGauges returns the gauges. While acts returns false this replica may have lost its slots without a notice, and exports
-// none: another one may report the same work.
+// newLoadGauges returns the gauges. While acts returns false this replica may have lost its slots
+// without a notice, and exports none: another one may report the same work.
 func newLoadGauges(acts func() bool, work func() assignment.Work, capacity assignment.Capacity) *loadGauges {
 	return &loadGauges{
 		acts: acts, work: work, capacity: capacity,

@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
 
-// machineConfiguration is shared by the controllers of machine configuration. All of it exists before the first controller.
+// machineConfiguration is shared by the controllers of machine configuration. All of it exists
+// before the first controller.
 type machineConfiguration struct {
 	slots *slots
 	cache *configcache.Cache
@@ -28,7 +29,8 @@ type machineConfiguration struct {
 	events targetEvents
 }
 
-// newMachineConfiguration returns nil where there is no machine configuration: it is not enabled, or there is no target cluster.
+// newMachineConfiguration returns nil where there is no machine configuration: it is not enabled,
+// or there is no target cluster.
 func newMachineConfiguration(d *deps) (*machineConfiguration, error) {
 	if !d.o.Configs.Enabled || d.cluster == nil {
 		return nil, nil
@@ -48,7 +50,8 @@ func newMachineConfiguration(d *deps) (*machineConfiguration, error) {
 	return m, err
 }
 
-// firstConfig returns the source of the configurations that new machines boot with; nil where there is no machine configuration.
+// firstConfig returns the source of the configurations that new machines boot with; nil where there
+// is no machine configuration.
 func (m *machineConfiguration) firstConfig() func(context.Context, *v1alpha1.Machine) (map[string]string, string, error) {
 	if m == nil {
 		return nil
@@ -56,7 +59,8 @@ func (m *machineConfiguration) firstConfig() func(context.Context, *v1alpha1.Mac
 	return m.first.Values
 }
 
-// poolWorkers is how many pools are worked on at the same time. Rendering is a matter of the processor.
+// poolWorkers is how many pools are worked on at the same time. Rendering is a matter of the
+// processor.
 const poolWorkers = 4
 
 // source returns the templates.
@@ -70,8 +74,8 @@ func (o *ConfigOptions) source(control kubernetes.Interface) template.Source {
 	return template.None{}
 }
 
-// replaces reports whether Nodes of a pool get a new configuration by being replaced: the MachineDeployment, which is in the slot of the pool,
-// rolls it out so.
+// replaces reports whether Nodes of a pool get a new configuration by being replaced: the
+// MachineDeployment, which is in the slot of the pool, rolls it out so.
 func (m *machineConfiguration) replaces(pool *fleetv1alpha1.MachineConfigPool) bool {
 	ref := pool.Spec.MachineRef
 	if ref == nil || pool.Spec.Rollout != fleetv1alpha1.RolloutMachineDeployment {
@@ -81,8 +85,8 @@ func (m *machineConfiguration) replaces(pool *fleetv1alpha1.MachineConfigPool) b
 	return known && deployment.Spec.Strategy.Type != v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 }
 
-// slotOf returns the slot of a pool: that of its MachineDeployment, if it names one, so that one replica decides on both. It is not ok
-// in a namespace that another manager serves.
+// slotOf returns the slot of a pool: that of its MachineDeployment, if it names one, so that one
+// replica decides on both. It is not ok in a namespace that another manager serves.
 func (m *machineConfiguration) slotOf(pool *fleetv1alpha1.MachineConfigPool) (slot int, ok bool) {
 	ref := pool.Spec.MachineRef
 	if ref == nil {

@@ -26,7 +26,8 @@ func (t *trial) putConfig(resource, kind, name string, labels, spec map[string]a
 	}
 }
 
-// putPools creates pools, one MachineConfig for all of them, a KubeletConfig for all, and a ControllerConfig.
+// putPools creates pools, one MachineConfig for all of them, a KubeletConfig for all, and a
+// ControllerConfig.
 func (t *trial) putPools(argument string) {
 	t.Helper()
 	role := map[string]any{"matchLabels": map[string]any{"role": "a"}}
@@ -44,7 +45,8 @@ func (t *trial) putPools(argument string) {
 	t.putConfig("controllerconfigs", "ControllerConfig", "machine-config-controller", nil, map[string]any{"roles": []any{"a"}})
 }
 
-// targets returns the targets of the pools that have one and were rendered of so many MachineConfigs, by the pool's name.
+// targets returns the targets of the pools that have one and were rendered of so many
+// MachineConfigs, by the pool's name.
 func (t *trial) targets(sources int) map[string]string {
 	all := map[string]string{}
 	for _, pool := range t.target.List("machineconfigpools") {
@@ -70,9 +72,10 @@ func (t *trial) isTrue(resource, name, condition string) bool {
 	})
 }
 
-// TestPoolsAreServedAcrossTakeOvers: two replicas share pools. One is killed between the creation of RenderedMachineConfigs and the write of
-// the status, another hands over in the middle of a change. Every pool ends with one target for each configuration, and everything that is
-// generated is there. The oracle checks that no slot is written for by two.
+// TestPoolsAreServedAcrossTakeOvers: two replicas share pools. One is killed between the creation
+// of RenderedMachineConfigs and the write of the status, another hands over in the middle of a
+// change. Every pool ends with one target for each configuration, and everything that is generated
+// is there. The oracle checks that no slot is written for by two.
 func TestPoolsAreServedAcrossTakeOvers(t *testing.T) {
 	o := replicaOptions(func(o *Options) { o.Configs.Enabled = true })
 	t.Parallel()
@@ -133,7 +136,8 @@ func TestPoolsAreServedAcrossTakeOvers(t *testing.T) {
 	}
 }
 
-// A pool that is being deleted goes soon after the last Node that it selects, although no machine has that Node, so that it is in no cache of a slot.
+// A pool that is being deleted goes soon after the last Node that it selects, although no machine
+// has that Node, so that it is in no cache of a slot.
 func TestDeletedPoolIsReleasedAfterItsNodes(t *testing.T) {
 	o := replicaOptions(func(o *Options) { o.Configs.Enabled = true })
 	t.Parallel()

@@ -23,7 +23,8 @@ import (
 // applyTime is how long a daemon takes for a configuration, with the reboot.
 const applyTime = 20 * time.Second
 
-// daemons are the machine config daemons on the VMs of the trial. The real decisions of a daemon are taken; files and reboots are times.
+// daemons are the machine config daemons on the VMs of the trial. The real decisions of a daemon
+// are taken; files and reboots are times.
 type daemons struct {
 	*trial
 

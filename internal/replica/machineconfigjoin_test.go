@@ -80,7 +80,8 @@ func (j *joined) putTyped(resource, kind string, o any) {
 	j.put(j.target, resource, document)
 }
 
-// configure changes the MachineConfig of the pool, and has it rendered, like the RenderController does; it returns the target.
+// configure changes the MachineConfig of the pool, and has it rendered, like the RenderController
+// does; it returns the target.
 func (j *joined) configure(content string) string {
 	j.Helper()
 	mc := &fleetv1alpha1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-base", Labels: map[string]string{"pool": "p"}}}
@@ -111,7 +112,8 @@ func (j *joined) pause(paused bool) {
 	})
 }
 
-// until lets time pass, with the daemons, until cond holds, and fails if it does not. As long as kills is true, a process is killed at times.
+// until lets time pass, with the daemons, until cond holds, and fails if it does not. As long as
+// kills is true, a process is killed at times.
 func (j *joined) until(what string, kills bool, cond func() bool) {
 	j.Helper()
 	next := time.Now()
@@ -180,8 +182,9 @@ func inPlaceStrategy() map[string]any {
 	return map[string]any{"type": "InPlaceUpdate", "inPlaceUpdate": map[string]any{"maxUnavailable": int64(1), "maxSurge": int64(0), "orchestrationType": "Auto"}}
 }
 
-// TestPoolUpdatesMachinesInPlace: the target of a pool goes into the template, and the daemons are the agents of the update in place. The VMs stay.
-// Replicas are killed at any moment. A paused pool changes nothing. A target that changes in the middle is reached all the same.
+// TestPoolUpdatesMachinesInPlace: the target of a pool goes into the template, and the daemons are
+// the agents of the update in place. The VMs stay. Replicas are killed at any moment. A paused pool
+// changes nothing. A target that changes in the middle is reached all the same.
 func TestPoolUpdatesMachinesInPlace(t *testing.T) {
 	onJoined(t, inPlaceStrategy(), func(j *joined) {
 		first := j.configure("1")
@@ -209,7 +212,8 @@ func TestPoolUpdatesMachinesInPlace(t *testing.T) {
 	})
 }
 
-// TestUnreconcilableChangeReplacesMachines: what a daemon cannot change in place fails, and the machine is replaced by one that boots with it.
+// TestUnreconcilableChangeReplacesMachines: what a daemon cannot change in place fails, and the
+// machine is replaced by one that boots with it.
 func TestUnreconcilableChangeReplacesMachines(t *testing.T) {
 	onJoined(t, inPlaceStrategy(), func(j *joined) {
 		first := j.configure("1")
@@ -222,7 +226,8 @@ func TestUnreconcilableChangeReplacesMachines(t *testing.T) {
 	})
 }
 
-// TestPoolReplacesMachines: with RollingUpdate machines boot with the new configuration, and no daemon changes one.
+// TestPoolReplacesMachines: with RollingUpdate machines boot with the new configuration, and no
+// daemon changes one.
 func TestPoolReplacesMachines(t *testing.T) {
 	strategy := map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1), "maxSurge": int64(1)}}
 	onJoined(t, strategy, func(j *joined) {

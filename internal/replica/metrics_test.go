@@ -43,7 +43,8 @@ type metric struct {
 // String returns kind and labels.
 func (m metric) String() string { return m.kind + " {" + strings.Join(m.labels, ", ") + "}" }
 
-// elsewhere returns the kind of a metric that TestMetrics does not lead to, because another test does.
+// elsewhere returns the kind of a metric that TestMetrics does not lead to, because another test
+// does.
 func elsewhere(name string) string {
 	switch {
 	case strings.HasPrefix(name, "mcm_machine_deployment_"), strings.HasPrefix(name, "mcm_machine_set_"):
@@ -56,15 +57,16 @@ func elsewhere(name string) string {
 	return ""
 }
 
-// processMetrics returns the metrics of the process of the tests. client-go keeps the metrics of requests that were registered first.
+// processMetrics returns the metrics of the process of the tests. client-go keeps the metrics of
+// requests that were registered first.
 var processMetrics = sync.OnceValue(func() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	serving.RegisterProcess(registry, buildinfo.Info{})
 	return registry
 })
 
-// TestMetrics runs a replica through the lives of machines, and compares the metrics that it has registered and that it emits with the golden
-// list and with the documentation.
+// TestMetrics runs a replica through the lives of machines, and compares the metrics that it has
+// registered and that it emits with the golden list and with the documentation.
 func TestMetrics(t *testing.T) {
 	o := replicaOptions(func(o *Options) { o.Configs.Enabled = true })
 	o.MetricsByMachine = telemetry.SeriesByMachine()
@@ -121,7 +123,8 @@ func TestMetrics(t *testing.T) {
 	golden.Compare(t, "testdata/metrics.txt", list.String())
 }
 
-// misnamed are the metrics to which promtool objects, with its objection: they have the names of Machine Controller Manager's.
+// misnamed are the metrics to which promtool objects, with its objection: they have the names of
+// Machine Controller Manager's.
 var misnamed = map[string]string{
 	"mcm_machine_items_total":            `non-counter metrics should not have "_total" suffix`,
 	"mcm_machine_set_items_total":        `non-counter metrics should not have "_total" suffix`,
@@ -150,7 +153,8 @@ func lint(t *testing.T, metrics prometheus.Gatherer) {
 	}
 }
 
-// checkFormats scrapes in both formats: they have the same series, and exemplars of OpenMetrics name traces that are there.
+// checkFormats scrapes in both formats: they have the same series, and exemplars of OpenMetrics
+// name traces that are there.
 func checkFormats(t *testing.T, page http.Handler, spans []sdktrace.ReadOnlySpan) {
 	t.Helper()
 	scrape := func(accept string) string {
@@ -293,18 +297,20 @@ func (t *trial) delayBoots(root string) {
 	})
 }
 
-// sendAll sends what no replica of these tests does: requests to API servers that wait or are repeated.
+// sendAll sends what no replica of these tests does: requests to API servers that wait or are
+// repeated.
 func sendAll(t *testing.T) {
 	t.Helper()
 	clientmetrics.RateLimiterLatency.Observe(t.Context(), "GET", url.URL{Host: "control"}, time.Second)
 	clientmetrics.RequestRetry.IncrementRetry(t.Context(), "429", "GET", "control")
 }
 
-// notMCM is what a line of the list of Machine Controller Manager's metrics says of one that a replica does not serve, before the reason.
+// notMCM is what a line of the list of Machine Controller Manager's metrics says of one that a
+// replica does not serve, before the reason.
 const notMCM = "not served: "
 
-// TestMetricsOfMCM compares the golden list of metrics with the list of those of Machine Controller Manager: what that has is served with the
-// same type and labels, or the list says why not.
+// TestMetricsOfMCM compares the golden list of metrics with the list of those of Machine Controller
+// Manager: what that has is served with the same type and labels, or the list says why not.
 func TestMetricsOfMCM(t *testing.T) {
 	lines := func(file string) []string {
 		text, err := os.ReadFile(file)

@@ -13,9 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestMistakesThatTheAPIServerStoresAreServedWhenCorrected stores objects that definitions of Machine Controller Manager accept: some are invalid,
-// and some do not decode. They are reported and counted, no machine is created for them or taken from others, and nothing is written as
-// long as they stay. Others are served, also after a restart, and they are when they are corrected.
+// TestMistakesThatTheAPIServerStoresAreServedWhenCorrected stores objects that definitions of
+// Machine Controller Manager accept: some are invalid, and some do not decode. They are reported
+// and counted, no machine is created for them or taken from others, and nothing is written as long
+// as they stay. Others are served, also after a restart, and they are when they are corrected.
 func TestMistakesThatTheAPIServerStoresAreServedWhenCorrected(t *testing.T) {
 	o := replicaOptions()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +89,8 @@ func TestMistakesThatTheAPIServerStoresAreServedWhenCorrected(t *testing.T) {
 	})
 }
 
-// document returns a MachineDeployment or MachineSet of one machine with the value at the path; nil removes what is there.
+// document returns a MachineDeployment or MachineSet of one machine with the value at the path; nil
+// removes what is there.
 func document(resource, name string, value any, path ...string) map[string]any {
 	labels := map[string]any{"root": name}
 	d := map[string]any{

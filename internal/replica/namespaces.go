@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// newNamespaceLeases wires the exclusion of namespaces that other managers serve. roots returns the roots of a namespace that this
-// replica has cached.
+// newNamespaceLeases wires the exclusion of namespaces that other managers serve. roots returns the
+// roots of a namespace that this replica has cached.
 func newNamespaceLeases(
 	d *deps, spread assignment.Spread, roots func(namespace string) []corev1.ObjectReference,
 ) (*namespacelease.NamespaceLeases, error) {
@@ -38,7 +38,8 @@ func FleetIdentity(namespace, fleet string) string {
 	return "machine-controller-fleet/" + namespace + "/" + fleet
 }
 
-// roots returns references to the roots of a namespace that this replica has cached: those in its slots, and those in none.
+// roots returns references to the roots of a namespace that this replica has cached: those in its
+// slots, and those in none.
 func (s *slots) roots(namespace string) []corev1.ObjectReference {
 	refs := s.unlabeled.Roots(namespace)
 	refs = append(refs, rootsAmong(policy.Deployment, s.view.Deployments.In(namespace))...)

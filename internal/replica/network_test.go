@@ -51,7 +51,8 @@ type disturbance struct {
 	// of selects requests; on their way there, back, or both.
 	of          func(request) bool
 	there, back bool
-	// refuses makes requests fail at once; slowest makes them arrive late, by at most that much. Otherwise they hang.
+	// refuses makes requests fail at once; slowest makes them arrive late, by at most that much.
+	// Otherwise they hang.
 	refuses bool
 	slowest time.Duration
 	// answers, if set, answers in the place of an API server; nil for a request that passes.
@@ -60,8 +61,8 @@ type disturbance struct {
 	over chan struct{} // closed when it has ended
 }
 
-// network is everything between replicas and the rest. Delays follow from the seed and from the request, not from
-// the order in which goroutines run.
+// network is everything between replicas and the rest. Delays follow from the seed and from the
+// request, not from the order in which goroutines run.
 type network struct {
 	seed uint64
 
@@ -252,8 +253,8 @@ func (l *link) about(r *http.Request) request {
 	return q
 }
 
-// RoundTrip sends a request to the server, and returns the answer. If a process is paused between the last check of its fence and
-// the send, its request arrives after the pause.
+// RoundTrip sends a request to the server, and returns the answer. If a process is paused between
+// the last check of its fence and the send, its request arrives after the pause.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	q := l.about(r)
 	l.sent(q, r)
@@ -357,7 +358,8 @@ func (n *network) late(q request) time.Duration {
 	return 0
 }
 
-// deliverLate delivers a request after some time, also when its sender does not wait any more or has died.
+// deliverLate delivers a request after some time, also when its sender does not wait any more or
+// has died.
 func (l *link) deliverLate(r *http.Request, late time.Duration) (*http.Response, error) {
 	type result struct {
 		answer *http.Response

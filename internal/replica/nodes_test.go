@@ -17,9 +17,11 @@ import (
 const (
 	// healthTimeout is for how long a Node may be not Ready before its machine fails.
 	healthTimeout = 45 * time.Second
-	// inTime bounds after what time a Node recovers in time. The rest is for watches that show it late.
+	// inTime bounds after what time a Node recovers in time. The rest is for watches that show it
+	// late.
 	inTime = 15 * time.Second
-	// truncation is by how much a machine may fail too early, because its status has times in whole seconds.
+	// truncation is by how much a machine may fail too early, because its status has times in whole
+	// seconds.
 	truncation = 2 * time.Second
 )
 
@@ -38,7 +40,8 @@ func (t *trial) sicken() {
 	t.sickenFor(node, lasts)
 }
 
-// sickenAtRest turns the Node of a machine of a root not Ready until it recovers in time. The machines have to stay.
+// sickenAtRest turns the Node of a machine of a root not Ready until it recovers in time. The
+// machines have to stay.
 func (t *trial) sickenAtRest(r *root) *root {
 	for _, m := range t.control.List("machines") {
 		if node := m.GetLabels()[v1alpha1.LabelNode]; m.GetNamespace() == r.namespace && m.GetLabels()["root"] == r.name && node != "" && !r.away {
@@ -75,8 +78,8 @@ type machineHealth struct {
 	}
 }
 
-// followHealth checks from now on that no machine fails for its health before its Node was not Ready for the health timeout. It is called again
-// after a restore, which is not followed.
+// followHealth checks from now on that no machine fails for its health before its Node was not
+// Ready for the health timeout. It is called again after a restore, which is not followed.
 func (t *trial) followHealth() {
 	u := &t.unready
 	if u.since == nil {

@@ -16,7 +16,8 @@ import (
 // namespaceOf matches the namespace in the path of a request.
 var namespaceOf = regexp.MustCompile(`/namespaces/([^/]+)/`)
 
-// TestOnlyTheNamespace: a fleet serves one namespace of two, with all roots in one slot, and sends no request about the other.
+// TestOnlyTheNamespace: a fleet serves one namespace of two, with all roots in one slot, and sends
+// no request about the other.
 func TestOnlyTheNamespace(t *testing.T) {
 	t.Parallel()
 	o := replicaOptions(func(o *Options) { o.Namespace, o.Fleet.ShardBy = "a", string(assignment.ByNamespace) })

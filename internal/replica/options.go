@@ -14,8 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// Options are the settings of a replica, each with a flag of cmd/machine-controller-fleet. DefaultOptions returns those of a replica that is
-// started without flags.
+// Options are the settings of a replica, each with a flag of cmd/machine-controller-fleet.
+// DefaultOptions returns those of a replica that is started without flags.
 type Options struct {
 	// Name is the name of this replica, which no other one of the fleet has.
 	Name string
@@ -37,8 +37,8 @@ type Options struct {
 	MCMWorkqueueMetrics bool
 }
 
-// DefaultOptions returns the settings of a replica that is started without flags. Its name and the namespace of the fleet's Leases follow from
-// where it runs, and are empty.
+// DefaultOptions returns the settings of a replica that is started without flags. Its name and the
+// namespace of the fleet's Leases follow from where it runs, and are empty.
 func DefaultOptions() Options {
 	return Options{
 		ConcurrentSyncs:     200,
@@ -92,17 +92,19 @@ func DefaultOptions() Options {
 type FleetOptions struct {
 	// Name is the prefix of the fleet's Leases, and Namespace where they are.
 	Name, Namespace string
-	// PodUID is the UID of the pod that this runs in; "" means none. StateDir is a folder of that pod's own for a file lock, which proves the
-	// end of an earlier process of the pod; "" means none. With both a restarted process has its slots back at once.
+	// PodUID is the UID of the pod that this runs in; "" means none. StateDir is a folder of that
+	// pod's own for a file lock, which proves the end of an earlier process of the pod; "" means none.
+	// With both a restarted process has its slots back at once.
 	PodUID, StateDir string
-	// DebugHooks serves fault points, which stop requests, for tests of the fleet. DebugFaultPoint stops all work whose name contains it from
-	// the start on; "" stops none.
+	// DebugHooks serves fault points, which stop requests, for tests of the fleet. DebugFaultPoint
+	// stops all work whose name contains it from the start on; "" stops none.
 	DebugHooks      bool
 	DebugFaultPoint string
 	// Capacity is how much this replica wants to hold, in relation to the others; more than 0.
 	Capacity float64
-	// Slots is how many slots the work is divided into, at most assignment.MaxSlots. ShardBy states which objects are in one slot: it is the
-	// text of an assignment.ShardBy. Both are the same in all replicas, and fixed when the fleet is installed.
+	// Slots is how many slots the work is divided into, at most assignment.MaxSlots. ShardBy states
+	// which objects are in one slot: it is the text of an assignment.ShardBy. Both are the same in all
+	// replicas, and fixed when the fleet is installed.
 	Slots   int
 	ShardBy string
 	// Durations are the times of the protocol.
@@ -112,17 +114,18 @@ type FleetOptions struct {
 // defaultResourceExhaustedRetry is also what 0 means, as in MCM.
 const defaultResourceExhaustedRetry = 10 * time.Minute
 
-// MachineOptions are the settings of a machine's life. MachineDeployments and Machines may override them.
+// MachineOptions are the settings of a machine's life. MachineDeployments and Machines may override
+// them.
 type MachineOptions struct {
-	// CreationTimeout is how long a machine may take to become a healthy Node, InPlaceUpdateTimeout how long an update in place may take
-	// after the drain; 0 gives no time at all.
+	// CreationTimeout is how long a machine may take to become a healthy Node, InPlaceUpdateTimeout
+	// how long an update in place may take after the drain; 0 gives no time at all.
 	CreationTimeout, InPlaceUpdateTimeout time.Duration
 	// PreserveTimeout is how long a machine is preserved; 0 ends it at once.
 	PreserveTimeout time.Duration
 	// ResourceExhaustedRetry is the wait after the cloud had no quota or capacity; 0 means 10 min.
 	ResourceExhaustedRetry time.Duration
-	// BootstrapTokenGroups are the groups that bootstrap tokens put a VM into. BootstrapTokenSigning lets tokens sign the ConfigMap
-	// cluster-info.
+	// BootstrapTokenGroups are the groups that bootstrap tokens put a VM into. BootstrapTokenSigning
+	// lets tokens sign the ConfigMap cluster-info.
 	BootstrapTokenGroups  []string
 	BootstrapTokenSigning bool
 
@@ -130,7 +133,8 @@ type MachineOptions struct {
 	CountMinReady bool
 	// ScaleDownAnnotation keeps the cluster-autoscaler from removing Nodes during a rollout.
 	ScaleDownAnnotation bool
-	// ComponentsTaint adds v1alpha1.TaintCriticalComponentsNotReady to a Node that was updated in place.
+	// ComponentsTaint adds v1alpha1.TaintCriticalComponentsNotReady to a Node that was updated in
+	// place.
 	ComponentsTaint bool
 }
 
@@ -140,8 +144,8 @@ type HealthOptions struct {
 	Timeout time.Duration
 	// NodeConditions are types of Node conditions that have to be False on a healthy Node.
 	NodeConditions []string
-	// DisruptionBudget is how many machines of a MachineDeployment may be on their way out or in for an unhealthy one to be replaced: a number,
-	// or a percentage of its replicas.
+	// DisruptionBudget is how many machines of a MachineDeployment may be on their way out or in for
+	// an unhealthy one to be replaced: a number, or a percentage of its replicas.
 	DisruptionBudget string
 	// Thresholds are those of circuit breakers.
 	Thresholds disruption.Thresholds
@@ -149,21 +153,25 @@ type HealthOptions struct {
 
 // SafetyOptions are the settings of periodic checks, and of the limits on deletions.
 type SafetyOptions struct {
-	// OrphanVMsPeriod is the time between two sweeps of a namespace; 0 switches them off, and the search for Nodes without a machine.
-	// OrphanVMsQuarantine is how long a resource must have belonged to no machine before it is deleted.
+	// OrphanVMsPeriod is the time between two sweeps of a namespace; 0 switches them off, and the
+	// search for Nodes without a machine. OrphanVMsQuarantine is how long a resource must have
+	// belonged to no machine before it is deleted.
 	OrphanVMsPeriod, OrphanVMsQuarantine time.Duration
-	// MaxOrphanDeletions is how many orphans of a namespace are deleted in an hour without an approval.
+	// MaxOrphanDeletions is how many orphans of a namespace are deleted in an hour without an
+	// approval.
 	MaxOrphanDeletions int
 	// MaxDeletions is the deletion budget of a namespace in an hour; 0 means any number.
 	MaxDeletions int
 	// DryRun reports orphans without deleting them.
 	DryRun bool
-	// StatusCheckTimeout is how long an API server may not answer before it is away, StatusCheckPeriod the time between two checks of it.
+	// StatusCheckTimeout is how long an API server may not answer before it is away, StatusCheckPeriod
+	// the time between two checks of it.
 	StatusCheckTimeout, StatusCheckPeriod time.Duration
-	// OvershootUp is how many machines more than ordered freeze a MachineSet that creates another one; OvershootDown how many fewer than that
-	// end the freeze.
+	// OvershootUp is how many machines more than ordered freeze a MachineSet that creates another one;
+	// OvershootDown how many fewer than that end the freeze.
 	OvershootUp, OvershootDown int
-	// OvershootPeriod is the time between two counts of the machines of a namespace; 0 never counts them.
+	// OvershootPeriod is the time between two counts of the machines of a namespace; 0 never counts
+	// them.
 	OvershootPeriod time.Duration
 	// DeletionLog is a file for a line of JSON for each deletion; "-" means standard output, "" none.
 	DeletionLog string
@@ -173,11 +181,13 @@ type SafetyOptions struct {
 type ConfigOptions struct {
 	// Enabled brings Nodes to the configuration of their pool; it needs a target cluster.
 	Enabled bool
-	// Prefix is that of the annotations through which the fleet and the machine-config-daemon work together.
+	// Prefix is that of the annotations through which the fleet and the machine-config-daemon work
+	// together.
 	Prefix string
 	// Extensions are the names of the extensions that a MachineConfig may have.
 	Extensions []string
-	// Templates are those of MachineConfigs: NAMESPACE/NAME of a ConfigMap, or the absolute path of a folder; "" means none.
+	// Templates are those of MachineConfigs: NAMESPACE/NAME of a ConfigMap, or the absolute path of a
+	// folder; "" means none.
 	Templates string
 }
 

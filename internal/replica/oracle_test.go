@@ -31,7 +31,8 @@ const (
 // isSlotLease reports whether a path is that of a slot's Lease.
 func isSlotLease(path string) bool { return strings.Contains(path, "/leases/fleet-slot-") }
 
-// excused is for how long after a Lease was edited by hand two sessions may act on a slot: see docs/limits.md.
+// excused is for how long after a Lease was edited by hand two sessions may act on a slot: see
+// docs/limits.md.
 const excused = 30 * time.Second
 
 // oracle sees every request and every VM, and reports violations of the invariants.
@@ -144,8 +145,8 @@ func (t *trial) ends(v *fakecloud.Resource) {
 	t.logf("VM %s of machine %s is deleted", v.ID, v.Machine)
 }
 
-// mayBeUndeleted reports whether a call that was sent before etcd was restored may still arrive: the machine that it deletes may
-// not be marked as deleted in the backup.
+// mayBeUndeleted reports whether a call that was sent before etcd was restored may still arrive:
+// the machine that it deletes may not be marked as deleted in the backup.
 func (o *oracle) mayBeUndeleted() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,8 +160,9 @@ func (o *oracle) excuse() {
 	o.edited = time.Now()
 }
 
-// forgotten counts the VMs that may be left behind, because the sweep of orphans does not find them: those of late creates by a replica
-// that could not identify the control cluster yet. See docs/limits.md.
+// forgotten counts the VMs that may be left behind, because the sweep of orphans does not find
+// them: those of late creates by a replica that could not identify the control cluster yet. See
+// docs/limits.md.
 func (o *oracle) forgotten() (n int) {
 	live := o.cloud.Live()
 	o.mu.Lock()
@@ -174,8 +176,9 @@ func (o *oracle) forgotten() (n int) {
 	return n
 }
 
-// machineBar is how many bytes of JSON a machine may have: the cluster-autoscaler's search for the group of a Node goes through all machines of
-// the namespace, which it caches. What API servers add, managedFields, is not counted.
+// machineBar is how many bytes of JSON a machine may have: the cluster-autoscaler's search for the
+// group of a Node goes through all machines of the namespace, which it caches. What API servers
+// add, managedFields, is not counted.
 const machineBar = 3000
 
 // checkSizes checks the sizes of all machines.

@@ -34,14 +34,16 @@ func (s *pauseState) resume() {
 	}
 }
 
-// untilResumed returns a channel that is closed at the end of the pause, or nil when the process runs.
+// untilResumed returns a channel that is closed at the end of the pause, or nil when the process
+// runs.
 func (s *pauseState) untilResumed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.resumed
 }
 
-// awaitRunning waits for the end of the pause, or of the process. It reports whether there was a pause.
+// awaitRunning waits for the end of the pause, or of the process. It reports whether there was a
+// pause.
 func (s *pauseState) awaitRunning() (paused bool) {
 	for {
 		resumed := s.untilResumed()

@@ -48,7 +48,8 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// logged has the log of the process written to a buffer until the test ends, as the flags configure it.
+// logged has the log of the process written to a buffer until the test ends, as the flags configure
+// it.
 func logged(t *testing.T, format string, verbosity logsapi.VerbosityLevel) *logBuffer {
 	t.Helper()
 	var log logBuffer
@@ -67,7 +68,8 @@ func logged(t *testing.T, format string, verbosity logsapi.VerbosityLevel) *logB
 	return &log
 }
 
-// careless is a driver whose cloud echoes what it is sent, in errors, in its notes and in panics, before it does its work.
+// careless is a driver whose cloud echoes what it is sent, in errors, in its notes and in panics,
+// before it does its work.
 type careless struct {
 	driver.Driver
 
@@ -144,8 +146,8 @@ func (t *trial) plantSecrets() {
 	})
 }
 
-// TestPlantedSecretsAreShownNowhere: machines live with a cloud that echoes its requests, at the highest verbosity. No log, span, Event,
-// metric, page or object but the Secrets has a secret.
+// TestPlantedSecretsAreShownNowhere: machines live with a cloud that echoes its requests, at the
+// highest verbosity. No log, span, Event, metric, page or object but the Secrets has a secret.
 func TestPlantedSecretsAreShownNowhere(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
@@ -225,7 +227,8 @@ func (t *trial) addTokens(to planted.Secrets) (added int) {
 	return added
 }
 
-// showPages shows all pages of a replica. A reader with its own token is among those who request them.
+// showPages shows all pages of a replica. A reader with its own token is among those who request
+// them.
 func showPages(t *testing.T, p *process, show func(what string, texts ...string)) {
 	t.Helper()
 	empty := http.HandlerFunc(ok)

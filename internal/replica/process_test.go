@@ -128,7 +128,8 @@ func (p *process) quit() {
 	}
 }
 
-// metrics returns the metrics. To gather them takes milliseconds, so it is done once for each moment; nothing changes before the next one.
+// metrics returns the metrics. To gather them takes milliseconds, so it is done once for each
+// moment; nothing changes before the next one.
 func (p *process) metrics() map[string]*dto.MetricFamily {
 	if now := time.Now(); !p.at.Equal(now) {
 		families, err := p.registry.Gather()

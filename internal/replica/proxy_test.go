@@ -20,8 +20,9 @@ func invents(place string) *disturbance {
 	}
 }
 
-// TestProxyThatAnswersForTheTargetProvesNoNodeAbsent: machines are deleted while a proxy answers each request to the target cluster with 404. No
-// VM is deleted, because a pod runs on each that was not evicted. When the API server answers again and the pods are gone, the VMs are deleted.
+// TestProxyThatAnswersForTheTargetProvesNoNodeAbsent: machines are deleted while a proxy answers
+// each request to the target cluster with 404. No VM is deleted, because a pod runs on each that
+// was not evicted. When the API server answers again and the pods are gone, the VMs are deleted.
 func TestProxyThatAnswersForTheTargetProvesNoNodeAbsent(t *testing.T) {
 	o := replicaOptions()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,8 +61,8 @@ func TestProxyThatAnswersForTheTargetProvesNoNodeAbsent(t *testing.T) {
 	})
 }
 
-// TestProxyThatAnswersForTheControlClusterProvesNothing: while a proxy answers each request to the control cluster with 404, nothing is deleted
-// at the cloud, and then all continues.
+// TestProxyThatAnswersForTheControlClusterProvesNothing: while a proxy answers each request to the
+// control cluster with 404, nothing is deleted at the cloud, and then all continues.
 func TestProxyThatAnswersForTheControlClusterProvesNothing(t *testing.T) {
 	o := replicaOptions()
 	synctest.Test(t, func(t *testing.T) {

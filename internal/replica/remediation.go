@@ -47,8 +47,9 @@ func countBreakers(registerer prometheus.Registerer, breakers *remediation.Break
 	}))
 }
 
-// heldDeletions returns a metric of the machines that wait because deletions are held or the deletion budget is exhausted. While acts returns false this replica may have lost
-// its slots without a notice, and reports 0.
+// heldDeletions returns a metric of the machines that wait because deletions are held or the
+// deletion budget is exhausted. While acts returns false this replica may have lost its slots
+// without a notice, and reports 0.
 func heldDeletions(acts func() bool, replacements *remediation.Controller) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mcf_deletions_held",

@@ -22,10 +22,11 @@ import (
 
 // Environment has what differs by where a replica runs. All fields but Target are required.
 type Environment struct {
-	// Control and Target are the connections to the clusters; Target is nil when there is no target cluster.
+	// Control and Target are the connections to the clusters; Target is nil when there is no target
+	// cluster.
 	Control, Target *rest.Config
-	// Drivers returns the drivers by provider, without the Fence before them. share is the part of the fleet's work that the replica has
-	// now, and now the time of the control cluster.
+	// Drivers returns the drivers by provider, without the Fence before them. share is the part of the
+	// fleet's work that the replica has now, and now the time of the control cluster.
 	Drivers  func(share func() float64, now func() time.Time) (map[string]driver.Driver, error)
 	Tracer   trace.Tracer
 	Registry *prometheus.Registry
@@ -79,12 +80,14 @@ func New(o Options, around Environment) (*Replica, error) {
 	}, nil
 }
 
-// Run runs the session, with the watches and the controllers around it, until the session has left, which begins when leave is
-// closed, or cannot continue. The end of ctx ends all of them without a hand-over.
+// Run runs the session, with the watches and the controllers around it, until the session has left,
+// which begins when leave is closed, or cannot continue. The end of ctx ends all of them without a
+// hand-over.
 func (f *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("replica", f.settings.Replica))
 	working, stop := context.WithCancel(ctx)
-	// The watchdog runs until run returns: work that does not end with the session has to end with the process.
+	// The watchdog runs until run returns: work that does not end with the session has to end with the
+	// process.
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
 	go f.watch(watching)

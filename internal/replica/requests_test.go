@@ -45,7 +45,8 @@ func (c *requestCount) add(q request, r *http.Request) {
 	c.n[verb+" "+what]++
 }
 
-// budget is how many requests of a kind may be sent: at rest in a minute, and in a rollout for each machine.
+// budget is how many requests of a kind may be sent: at rest in a minute, and in a rollout for each
+// machine.
 type budget struct{ rest, roll float64 }
 
 // others are the requests without a budget.
@@ -94,7 +95,8 @@ func (c *requestCount) over(t *testing.T, unit string, divide float64, of func(b
 	return exceeded
 }
 
-// TestRequestsAreWithinTheirBudgets counts what two replicas with 100 classes send at rest, and while 36 machines are replaced.
+// TestRequestsAreWithinTheirBudgets counts what two replicas with 100 classes send at rest, and
+// while 36 machines are replaced.
 func TestRequestsAreWithinTheirBudgets(t *testing.T) {
 	t.Parallel()
 	o := replicaOptions()

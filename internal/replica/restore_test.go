@@ -14,13 +14,14 @@ import (
 const (
 	// longestBackupAge bounds the age of a backup when it is restored.
 	longestBackupAge = time.Minute
-	// leastAway and mostAway bound the time for which the API server is away before it returns with the backup: longer than the
-	// fence, as docs/limits.md requires.
+	// leastAway and mostAway bound the time for which the API server is away before it returns with
+	// the backup: longer than the fence, as docs/limits.md requires.
 	leastAway, mostAway = 11 * time.Second, 40 * time.Second
 )
 
-// restoreEtcd takes a backup of a cluster and restores it later, as docs/limits.md requires: the API server is away for longer than
-// the fence, and the revision is raised. Revisions that are used twice are tested in shard/verification/simulation and e2e/chaos.
+// restoreEtcd takes a backup of a cluster and restores it later, as docs/limits.md requires: the
+// API server is away for longer than the fence, and the revision is raised. Revisions that are used
+// twice are tested in shard/verification/simulation and e2e/chaos.
 func (t *trial) restoreEtcd() {
 	if time.Now().Before(t.restoreDue) {
 		return
@@ -71,8 +72,8 @@ func (o *oracle) noteRestore() {
 	o.restored = time.Now()
 }
 
-// endForgottenVMs ends the VMs whose machines are not in the backup, and deletes their Nodes: docs/limits.md requires that, since a
-// new machine can get the name of a forgotten one.
+// endForgottenVMs ends the VMs whose machines are not in the backup, and deletes their Nodes:
+// docs/limits.md requires that, since a new machine can get the name of a forgotten one.
 func (t *trial) endForgottenVMs() {
 	t.cloud.Change(func(all []*fakecloud.Resource) {
 		for _, v := range all {
@@ -86,7 +87,8 @@ func (t *trial) endForgottenVMs() {
 	})
 }
 
-// applyRoots applies all MachineDeployments anew, and deletes those that were deleted since the backup.
+// applyRoots applies all MachineDeployments anew, and deletes those that were deleted since the
+// backup.
 func (t *trial) applyRoots() {
 	for _, o := range t.control.List("machinedeployments") {
 		if t.roots[o.GetNamespace()+"/"+o.GetName()] == nil {
@@ -104,8 +106,8 @@ func (t *trial) applyRoots() {
 	}
 }
 
-// deleteLostMachines deletes the machines whose VM has ended since the backup: docs/limits.md requires that, since the fleet cannot
-// distinguish them from restored machines.
+// deleteLostMachines deletes the machines whose VM has ended since the backup: docs/limits.md
+// requires that, since the fleet cannot distinguish them from restored machines.
 func (t *trial) deleteLostMachines() {
 	live := map[string]bool{}
 	for _, v := range t.cloud.Live() {
@@ -120,8 +122,8 @@ func (t *trial) deleteLostMachines() {
 	}
 }
 
-// correctNodes has kubelets register Nodes that are not in the backup, and deletes Nodes whose VM has ended since, as a
-// cloud controller manager does.
+// correctNodes has kubelets register Nodes that are not in the backup, and deletes Nodes whose VM
+// has ended since, as a cloud controller manager does.
 func (t *trial) correctNodes() {
 	live := map[string]bool{}
 	t.cloud.Change(func(all []*fakecloud.Resource) {

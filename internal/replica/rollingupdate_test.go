@@ -11,8 +11,9 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestRollingUpdateWhenOwnerEndsNextOwnerContinues rolls three machines, and ends the owner of their slot while the first new machine is being
-// created. There are never more than four machines, and never fewer than three that run. One replica alone exports the metrics of the
+// TestRollingUpdateWhenOwnerEndsNextOwnerContinues rolls three machines, and ends the owner of
+// their slot while the first new machine is being created. There are never more than four machines,
+// and never fewer than three that run. One replica alone exports the metrics of the
 // MachineDeployment, and none does when it is deleted.
 func TestRollingUpdateWhenOwnerEndsNextOwnerContinues(t *testing.T) {
 	o := replicaOptions()
@@ -50,7 +51,8 @@ func TestRollingUpdateWhenOwnerEndsNextOwnerContinues(t *testing.T) {
 	}
 }
 
-// relabelTemplate changes the label version of a MachineDeployment's template, so that its machines are replaced.
+// relabelTemplate changes the label version of a MachineDeployment's template, so that its machines
+// are replaced.
 func (t *trial) relabelTemplate(namespace, name, version string) {
 	t.control.Edit("machinedeployments", namespace, name, func(u *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(u.Object, version, "spec", "template", "metadata", "labels", "version") // it is an object

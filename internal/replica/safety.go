@@ -95,8 +95,9 @@ func (c *controllers) led() {
 	}
 }
 
-// isServed reports whether no other manager holds the Leases of Machine Controller Manager in a namespace, by live reads. In a namespace
-// without roots they have no holder, and its orphans are the fleet's all the same.
+// isServed reports whether no other manager holds the Leases of Machine Controller Manager in a
+// namespace, by live reads. In a namespace without roots they have no holder, and its orphans are
+// the fleet's all the same.
 func isServed(ctx context.Context, client kubernetes.Interface, fleet, namespace string) (bool, error) {
 	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
 		lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})

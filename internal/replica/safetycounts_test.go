@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestLeaderCounts: complete replicas end a freeze that was the fleet's, and annotate the Nodes that no machine has ever had and no
-// others, unless the flags switch that off.
+// TestLeaderCounts: complete replicas end a freeze that was the fleet's, and annotate the Nodes
+// that no machine has ever had and no others, unless the flags switch that off.
 func TestLeaderCounts(t *testing.T) {
 	for name, on := range map[string]bool{"switched on": true, "switched off": false} {
 		t.Run(name, func(t *testing.T) {

@@ -32,9 +32,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// BenchmarkScrape measures a scrape of a replica that has 10,000 machines in 1,000 MachineDeployments, with the series for each machine that
-// are served by default, and with others. B/scrape are the bytes of the text, gzip-B/scrape those that a reader gets, and cpu-ms/scrape is the
-// time of all threads of the process, of the garbage collector's, too.
+// BenchmarkScrape measures a scrape of a replica that has 10,000 machines in 1,000
+// MachineDeployments, with the series for each machine that are served by default, and with others.
+// B/scrape are the bytes of the text, gzip-B/scrape those that a reader gets, and cpu-ms/scrape is
+// the time of all threads of the process, of the garbage collector's, too.
 func BenchmarkScrape(b *testing.B) {
 	o := DefaultOptions()
 	for _, of := range []struct {
@@ -92,7 +93,8 @@ func unpacked(b *testing.B, body io.Reader) int {
 	return int(size)
 }
 
-// wiredWithMachines returns the handler of metrics of a replica that sees MachineDeployments, each with a set and machines that run.
+// wiredWithMachines returns the handler of metrics of a replica that sees MachineDeployments, each
+// with a set and machines that run.
 func wiredWithMachines(b *testing.B, o Options, deployments, machines int) http.Handler {
 	b.Helper()
 	o.Name = "fleet-0"

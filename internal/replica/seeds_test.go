@@ -15,18 +15,22 @@ import (
 )
 
 const (
-	// patience is how long it may take, once nothing changes any more, until every root is served: a process that
-	// cannot stop what is in flight ends after 45 s, a slot waits 15 s in quarantine and 15 s for a dead session, an orphan or a
-	// mislabeled object is looked at again after a minute, and each of these may follow another.
+	// patience is how long it may take, once nothing changes any more, until every root is served: a
+	// process that cannot stop what is in flight ends after 45 s, a slot waits 15 s in quarantine and
+	// 15 s for a dead session, an orphan or a mislabeled object is looked at again after a minute, and
+	// each of these may follow another.
 	patience = 5 * time.Minute
-	// silence is for how long a root may be unserved at rest before a metric, or readiness, has to report it.
+	// silence is for how long a root may be unserved at rest before a metric, or readiness, has to
+	// report it.
 	silence = 100 * time.Second
-	// restTime is for how long a fleet at rest is observed, and restOwnerless how long all slots together may be without a holder
-	// in that time: a slot that is tried with a replica that cannot acquire it is without one for some 5 s.
+	// restTime is for how long a fleet at rest is observed, and restOwnerless how long all slots
+	// together may be without a holder in that time: a slot that is tried with a replica that cannot
+	// acquire it is without one for some 5 s.
 	restTime, restOwnerless = 5 * time.Minute, time.Minute
-	// serveWithin is for how long a root that is new or changed may be unserved while the fleet is at rest: a replica that is tried
-	// again releases a slot that does not open after 30 s, another one acquires it within 5 s, and a VM joins within 10 s. A leader
-	// that cannot work resigns after 15 s before that.
+	// serveWithin is for how long a root that is new or changed may be unserved while the fleet is at
+	// rest: a replica that is tried again releases a slot that does not open after 30 s, another one
+	// acquires it within 5 s, and a VM joins within 10 s. A leader that cannot work resigns after 15 s
+	// before that.
 	serveWithin, serveWithinOfFaultyLeader = 45 * time.Second, 60 * time.Second
 )
 
@@ -97,7 +101,8 @@ func (t *trial) heal() {
 // cloudCut is the name of a fault that does not end.
 const cloudCut = "cloud cut"
 
-// lastings are the faults that do not end, by name. Each leaves a replica that is fit, and everything still has to be served.
+// lastings are the faults that do not end, by name. Each leaves a replica that is fit, and
+// everything still has to be served.
 func lastings() map[string]func(*trial) {
 	of := func(d func(replica, place string) *disturbance, place string) func(*trial) {
 		return func(t *trial) { t.lasting, t.faulty = t.network.disturb(d("fleet-0", place)), "fleet-0" }
@@ -182,7 +187,8 @@ func (t *trial) converge() {
 	t.logf("rests %s after the last change", time.Since(changed))
 }
 
-// rest lets time pass in which nothing happens except for the lasting fault, and roots that change one by one. Each is served in time.
+// rest lets time pass in which nothing happens except for the lasting fault, and roots that change
+// one by one. Each is served in time.
 func (t *trial) rest() {
 	if !t.fine() {
 		return
@@ -223,7 +229,8 @@ func (t *trial) rest() {
 	}
 }
 
-// checkFitWithoutSecrets checks that no replica reports that it is unfit because it cannot list Secrets: no other could.
+// checkFitWithoutSecrets checks that no replica reports that it is unfit because it cannot list
+// Secrets: no other could.
 func (t *trial) checkFitWithoutSecrets() {
 	for _, lease := range t.control.List("leases") {
 		if report := lease.GetAnnotations()[v1alpha1.AnnotationFitness]; strings.Contains(report, "lists of secrets") {
@@ -232,7 +239,8 @@ func (t *trial) checkFitWithoutSecrets() {
 	}
 }
 
-// serveWithin returns for how long a root may be unserved while the fleet is at rest. That a cloud does not answer shows in a minute of calls.
+// serveWithin returns for how long a root may be unserved while the fleet is at rest. That a cloud
+// does not answer shows in a minute of calls.
 func (t *trial) serveWithin() time.Duration {
 	if t.lastingName == cloudCut {
 		return unreachedWithin
@@ -271,7 +279,8 @@ func (t *trial) changeAtRest(waiting []*root) *root {
 	return t.putRoot(r.namespace, r.name, 1+r.replicas%2)
 }
 
-// checkServed returns those of the changed roots that are not served, and fails when that lasts for too long.
+// checkServed returns those of the changed roots that are not served, and fails when that lasts for
+// too long.
 func (t *trial) checkServed(changed []*root) []*root {
 	return slices.DeleteFunc(changed, func(r *root) bool {
 		missing, since := cmp.Or(t.unserved(r), t.unfinished(r)), time.Since(r.changed)
@@ -304,7 +313,8 @@ func (t *trial) live() {
 	}
 }
 
-// blindLeader runs a fleet of three with a leader that cannot list, and a replica that dies and is not restarted.
+// blindLeader runs a fleet of three with a leader that cannot list, and a replica that dies and is
+// not restarted.
 func (t *trial) blindLeader() {
 	t.heal()
 	if len(t.replicas()) < 3 {

@@ -20,11 +20,13 @@ import (
 const (
 	// quietWatch is after how many renewals without an event the watch of the Leases is replaced.
 	quietWatch = 3
-	// loopSilence is for how long the loop of the session may not answer before the process ends. A step takes microseconds.
+	// loopSilence is for how long the loop of the session may not answer before the process ends. A
+	// step takes microseconds.
 	loopSilence = 30 * time.Second
 )
 
-// session is the right of one session of this replica to act. The loop that keeps it is shard/session's Replica.
+// session is the right of one session of this replica to act. The loop that keeps it is
+// shard/session's Replica.
 type session struct {
 	settings   protocol.Settings
 	time       *fence.Time
@@ -35,7 +37,8 @@ type session struct {
 	die        func(reason string) // terminates the process immediately
 }
 
-// newSession prepares a session: no work may be done under it before it runs. control is the time of the control cluster. Errors: the state folder.
+// newSession prepares a session: no work may be done under it before it runs. control is the time
+// of the control cluster. Errors: the state folder.
 func newSession(o Options, around Environment, control *apianswers.Clock) (*session, error) {
 	s := &session{time: fence.NewTime(around.Clock), metrics: shardsession.NewMetrics(around.Registry), die: around.Die}
 	s.time.Ahead = control.Ahead
@@ -109,7 +112,8 @@ func (f *Replica) runSession(ctx context.Context, leave <-chan struct{}) error {
 	return err
 }
 
-// pause waits before the process ends and is restarted; a process that hands over its slots does not wait.
+// pause waits before the process ends and is restarted; a process that hands over its slots does
+// not wait.
 func (f *Replica) pause(leave <-chan struct{}) {
 	timer := f.time.NewTimer(rand.N(restartDelay)) //nolint:gosec // it spreads restarts
 	defer timer.Stop()
@@ -119,6 +123,6 @@ func (f *Replica) pause(leave <-chan struct{}) {
 	}
 }
 
-// restartDelay is how long a process at most waits before it ends because its session has: replicas that lose theirs
-// together do not all restart at the same time.
+// restartDelay is how long a process at most waits before it ends because its session has: replicas
+// that lose theirs together do not all restart at the same time.
 const restartDelay = 2 * time.Second

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestSlotWithoutAHolderBeginsHealthTimeoutsAnew: a replica dies, and the other one, which leads and serves its own slots, cannot acquire those
-// of the dead one for 20 min. A machine there that was unhealthy before is given up a whole timeout after that, and not at once.
+// TestSlotWithoutAHolderBeginsHealthTimeoutsAnew: a replica dies, and the other one, which leads
+// and serves its own slots, cannot acquire those of the dead one for 20 min. A machine there that
+// was unhealthy before is given up a whole timeout after that, and not at once.
 func TestSlotWithoutAHolderBeginsHealthTimeoutsAnew(t *testing.T) {
 	o := replicaOptions(func(o *Options) { o.Health.Timeout = 5 * time.Minute })
 	synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,8 @@ type slots struct {
 
 	undecodable *undecodable
 
-	// opened and dropped are called when this replica has more, or fewer, objects to work on. They return at once.
+	// opened and dropped are called when this replica has more, or fewer, objects to work on. They
+	// return at once.
 	opened, dropped []func()
 }
 
@@ -110,8 +111,8 @@ func reportLabeler[T interface {
 	})
 }
 
-// Open announces the objects of slots to the controllers, and reports the slots to the labeler and to the exclusion of
-// namespaces.
+// Open announces the objects of slots to the controllers, and reports the slots to the labeler and
+// to the exclusion of namespaces.
 func (s *slots) Open(slots []int) {
 	s.Set.Open(slots)
 	s.labeler.Opened(slots)
@@ -195,16 +196,16 @@ func (s *slots) weigh() map[int]int64 {
 	return assignment.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
 }
 
-// sharedGate returns a Gate for objects that several roots share: their own key decides their slot. No key is admitted in a
-// namespace that another manager serves.
+// sharedGate returns a Gate for objects that several roots share: their own key decides their slot.
+// No key is admitted in a namespace that another manager serves.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		return s.spread.Of(key.Namespace, key.Name), !s.namespaces.KeptOut(key.Namespace)
 	})
 }
 
-// nodeGate returns a Gate that admits Nodes by their slot label. A Node's machine may be deleted, so its namespace may be
-// unknown.
+// nodeGate returns a Gate that admits Nodes by their slot label. A Node's machine may be deleted,
+// so its namespace may be unknown.
 func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		node, known := s.nodes.Get(key)

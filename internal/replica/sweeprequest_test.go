@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestSweepRequestIsServedSoon: of complete replicas the leader serves a request on a MachineClass long before the next usual sweep, whichever
-// replica leads when it comes.
+// TestSweepRequestIsServedSoon: of complete replicas the leader serves a request on a MachineClass
+// long before the next usual sweep, whichever replica leads when it comes.
 func TestSweepRequestIsServedSoon(t *testing.T) {
 	o := replicaOptions()
 	o.Safety.OrphanVMsPeriod = 100 * time.Hour

@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestNoTargetCluster: machines that do not become Nodes are available when they have existed for minReadySeconds, which a flag switches on.
+// TestNoTargetCluster: machines that do not become Nodes are available when they have existed for
+// minReadySeconds, which a flag switches on.
 func TestNoTargetCluster(t *testing.T) {
 	t.Parallel()
 	o := replicaOptions(func(o *Options) { o.Machine.CountMinReady = true })

@@ -19,10 +19,12 @@ const forger = "forger"
 // unmanagedVMs is the number of VMs that no Machine of the control cluster has ever had.
 const unmanagedVMs = 3
 
-// anotherCluster is the ID of another control cluster, whose fleet uses the same account and the same namespaces.
+// anotherCluster is the ID of another control cluster, whose fleet uses the same account and the
+// same namespaces.
 const anotherCluster = "another"
 
-// createUnmanaged creates two Nodes that no Machine has ever had, of which one says of which VM it is, and a VM of another control cluster.
+// createUnmanaged creates two Nodes that no Machine has ever had, of which one says of which VM it
+// is, and a VM of another control cluster.
 func (t *trial) createUnmanaged() {
 	t.cloud.Add(fakecloud.Resource{Joined: true, ControlCluster: anotherCluster, Resource: driver.Resource{
 		Kind: driver.ResourceVM, ID: "sim:///another", Namespace: "a", Machine: "another", MachineUID: "another", NodeName: "another",
@@ -43,7 +45,8 @@ func (t *trial) createUnmanaged() {
 	t.createClass(forger)
 }
 
-// forge makes the tenant create a Machine that names the Node and the VM of another, and delete it after some time.
+// forge makes the tenant create a Machine that names the Node and the VM of another, and delete it
+// after some time.
 func (t *trial) forge() {
 	nodes := t.target.List("nodes")
 	if len(nodes) == 0 {
@@ -97,8 +100,8 @@ func (t *trial) ofForger() (n int) {
 	return n
 }
 
-// touched checks a write of a Node at the moment of its send: no replica writes a Node that has no Machine, except for the leader's
-// annotation, and no replica deletes a Node whose VM lives.
+// touched checks a write of a Node at the moment of its send: no replica writes a Node that has no
+// Machine, except for the leader's annotation, and no replica deletes a Node whose VM lives.
 func (o *oracle) touched(q request, byLeader bool) {
 	_, rest, isNode := strings.Cut(q.path, "/nodes/")
 	if !isNode || q.place != atTarget && o.target != o.control {
@@ -118,8 +121,8 @@ func (o *oracle) touched(q request, byLeader bool) {
 	}
 }
 
-// checkNodes checks the Nodes: each is bound to the machine of its VM or to none, has nothing that a tenant has
-// requested, and is not drained while its machine exists.
+// checkNodes checks the Nodes: each is bound to the machine of its VM or to none, has nothing that
+// a tenant has requested, and is not drained while its machine exists.
 func (t *trial) checkNodes() {
 	vms := map[string]fakecloud.Resource{}
 	for _, v := range t.cloud.All() {

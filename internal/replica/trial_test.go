@@ -29,7 +29,8 @@ const (
 	stepTime       = 250 * time.Millisecond
 )
 
-// trial is a fleet under faults. Its root goroutine injects the faults and checks everything, at intervals.
+// trial is a fleet under faults. Its root goroutine injects the faults and checks everything, at
+// intervals.
 type trial struct {
 	*testing.T
 

@@ -16,8 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// undecodable reports the objects that this replica sees and that cannot be decoded: those of its slots, and MachineClasses
-// of namespaces in which it has objects, which each such replica reports.
+// undecodable reports the objects that this replica sees and that cannot be decoded: those of its
+// slots, and MachineClasses of namespaces in which it has objects, which each such replica reports.
 type undecodable struct {
 	view   *objectcache.View
 	events events.EventRecorder
@@ -31,7 +31,8 @@ func (u *undecodable) byKind() map[string]*objectcache.Objects[*decode.Failure] 
 	}
 }
 
-// watch reports each version once, on the object and in the log. It is called before the first object is applied.
+// watch reports each version once, on the object and in the log. It is called before the first
+// object is applied.
 func (u *undecodable) watch() {
 	for _, all := range u.byKind() {
 		all.OnChange(func(before, after *decode.Failure) {
@@ -61,7 +62,8 @@ func (u *undecodable) count(registerer prometheus.Registerer) {
 	}
 }
 
-// showLabeler passes the undecodable objects of this replica's slots to the labeler, which uses their metadata.
+// showLabeler passes the undecodable objects of this replica's slots to the labeler, which uses
+// their metadata.
 func (u *undecodable) showLabeler(labeler *slotlabel.Labeler) {
 	reportLabeler(labeler, policy.Deployment, u.view.Deployments.Undecodable)
 	reportLabeler(labeler, policy.Set, u.view.Sets.Undecodable)

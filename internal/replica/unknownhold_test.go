@@ -27,8 +27,9 @@ func (t *trial) holdDeletions(resource, namespace, name, why string) {
 	})
 }
 
-// TestHoldThatCannotBeReadHolds: deletions are held by an annotation. A replica starts that cannot read it: from the beginning, or after it had read it
-// once. It deletes nothing before it has read that nothing is held.
+// TestHoldThatCannotBeReadHolds: deletions are held by an annotation. A replica starts that cannot
+// read it: from the beginning, or after it had read it once. It deletes nothing before it has read
+// that nothing is held.
 func TestHoldThatCannotBeReadHolds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		resource, namespace, name string // what has the annotation

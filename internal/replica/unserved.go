@@ -12,7 +12,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// unserved records the last times in which no progress was possible: without a replica, and without a holder of a slot. They count as outages.
+// unserved records the last times in which no progress was possible: without a replica, and without
+// a holder of a slot. They count as outages.
 type unserved struct {
 	clock clock.PassiveClock // of the control cluster
 	all   atomic.Pointer[reach.Fact]
@@ -39,8 +40,8 @@ func (u *unserved) lastOf(slot string) reach.Fact {
 	return u.past(fact)
 }
 
-// past returns a time that was not served, or none if that ends in the future, as after the clock was set back: it would keep machines from
-// failing until then.
+// past returns a time that was not served, or none if that ends in the future, as after the clock
+// was set back: it would keep machines from failing until then.
 func (u *unserved) past(fact reach.Fact) reach.Fact {
 	if fact.Back.After(u.clock.Now().Add(member.ShortestGap)) {
 		return reach.Fact{}
@@ -48,7 +49,8 @@ func (u *unserved) past(fact reach.Fact) reach.Fact {
 	return fact
 }
 
-// note has a time without a replica count as an outage: nothing that depends on it could make progress.
+// note has a time without a replica count as an outage: nothing that depends on it could make
+// progress.
 func (u *unserved) note(gap member.Gap) {
 	u.all.Store(&reach.Fact{From: gap.From, Back: gap.To})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// remake has a user delete a MachineDeployment, as kubectl delete --cascade=orphan does or with all that it has, and create it again when it is
-// gone.
+// remake has a user delete a MachineDeployment, as kubectl delete --cascade=orphan does or with all
+// that it has, and create it again when it is gone.
 func (t *trial) remake(r *root, orphans bool) {
 	t.logf("a user deletes %s, which orphans its MachineSets: %t, and creates it again", r.key(), orphans)
 	r.away, r.changed = true, time.Now()
@@ -36,7 +36,8 @@ func (t *trial) deleteAs(resource, namespace, name string, orphans bool) {
 	t.control.Delete(resource, namespace, name)
 }
 
-// orphan does what Kubernetes' garbage collector does for objects that are deleted with that policy.
+// orphan does what Kubernetes' garbage collector does for objects that are deleted with that
+// policy.
 func (t *trial) orphan() {
 	for resource, dependents := range map[string]string{"machinedeployments": "machinesets", "machinesets": "machines"} {
 		for _, o := range t.control.List(resource) {
@@ -82,7 +83,8 @@ func (t *trial) setOf(r *root) *apiserver.Object {
 	return nil
 }
 
-// deleteSet has a user delete a MachineSet, with its machines. Its MachineDeployment creates another.
+// deleteSet has a user delete a MachineSet, with its machines. Its MachineDeployment creates
+// another.
 func (t *trial) deleteSet(r *root) {
 	if set := t.setOf(r); set != nil {
 		t.logf("a user deletes MachineSet %s of %s", set.GetName(), r.key())
@@ -90,7 +92,8 @@ func (t *trial) deleteSet(r *root) {
 	}
 }
 
-// remakeAtRest has a root or its MachineSet deleted and created again. With the policy that orphans, the machines have to stay.
+// remakeAtRest has a root or its MachineSet deleted and created again. With the policy that
+// orphans, the machines have to stay.
 func (t *trial) remakeAtRest(r *root) *root {
 	set := t.setOf(r)
 	if set == nil || r.away {
@@ -127,7 +130,8 @@ func (t *trial) uidsOf(r *root, resources ...string) (uids []string) {
 	return uids
 }
 
-// unfinished returns what a root lacks that was created again at rest; "" for nothing. Machines that were orphaned have to stay.
+// unfinished returns what a root lacks that was created again at rest; "" for nothing. Machines
+// that were orphaned have to stay.
 func (t *trial) unfinished(r *root) string {
 	if len(r.keeps)+len(r.ends) == 0 {
 		return ""
@@ -149,7 +153,8 @@ func (t *trial) unfinished(r *root) string {
 	return ""
 }
 
-// holdSome holds deletions in a namespace from before the first replica starts until the faults end, in some runs.
+// holdSome holds deletions in a namespace from before the first replica starts until the faults
+// end, in some runs.
 func (t *trial) holdSome() {
 	if t.random.IntN(3) > 0 {
 		return
@@ -180,7 +185,8 @@ func (o *oracle) heldIn(namespace string) bool {
 // machinePath matches the path of a Machine.
 var machinePath = regexp.MustCompile(`/namespaces/([^/]+)/machines/([^/]+)$`)
 
-// deleted checks a write: where deletions are held, no machine is deleted that may run pods. One whose Node was deleted is.
+// deleted checks a write: where deletions are held, no machine is deleted that may run pods. One
+// whose Node was deleted is.
 func (o *oracle) deleted(q request) {
 	match := machinePath.FindStringSubmatch(q.path)
 	if q.method != http.MethodDelete || match == nil || !o.heldIn(match[1]) {

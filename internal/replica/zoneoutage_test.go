@@ -14,9 +14,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// TestZoneOutageOfTwoReplicasReplacesNothing: all machines of a zone, of four MachineDeployments, become not Ready, and no machine is
-// replaced, also when a replica is killed meanwhile: each counts the machines of the others. Another zone is not affected. When
-// the zone has recovered, one of its machines dies, and that is replaced.
+// TestZoneOutageOfTwoReplicasReplacesNothing: all machines of a zone, of four MachineDeployments,
+// become not Ready, and no machine is replaced, also when a replica is killed meanwhile: each
+// counts the machines of the others. Another zone is not affected. When the zone has recovered, one
+// of its machines dies, and that is replaced.
 func TestZoneOutageOfTwoReplicasReplacesNothing(t *testing.T) {
 	o := replicaOptions()
 	o.Health.Timeout = time.Minute
@@ -112,12 +113,14 @@ func (t *trial) setReady(status string, machines ...string) {
 	}
 }
 
-// breakerOf returns the reason for which a MachineDeployment reports an open circuit breaker; "" for none.
+// breakerOf returns the reason for which a MachineDeployment reports an open circuit breaker; ""
+// for none.
 func (t *trial) breakerOf(namespace, name string) string {
 	return reasonOf(t.control.Get("machinedeployments", namespace, name), string(v1alpha1.MachineDeploymentCircuitBreakerOpen), "True")
 }
 
-// reasonOf returns the reason of a condition of a MachineDeployment or MachineSet; "" when it does not have it in that status.
+// reasonOf returns the reason of a condition of a MachineDeployment or MachineSet; "" when it does
+// not have it in that status.
 func reasonOf(o *apiserver.Object, condition, status string) string {
 	ofDeployment, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	ofSet, _, _ := unstructured.NestedSlice(o.Object, "status", "machineSetCondition")

@@ -1,7 +1,7 @@
 // Package required finds fields of a configuration that are not set.
 //
-// Guarantee: a field is required unless it is named as optional, so that a new one is not forgotten. A bool is never missing, because false
-// is one of its values.
+// Guarantee: a field is required unless it is named as optional, so that a new one is not
+// forgotten. A bool is never missing, because false is one of its values.
 package required
 
 import (
@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Fields returns an error that names the exported fields of a struct that have their zero value and are not optional; nil if there are
-// none.
+// Fields returns an error that names the exported fields of a struct that have their zero value and
+// are not optional; nil if there are none.
 func Fields(config any, optional ...string) error {
 	var missing []string
 	value := reflect.ValueOf(config)

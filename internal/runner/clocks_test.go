@@ -22,8 +22,8 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {d().UTC().Format(http.TimeFormat)}}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 }
 
-// The clock of a cluster is corrected by an hour back when its API server's clock was wrong for some minutes: a key that waits for 10 s waits for
-// 10 s.
+// The clock of a cluster is corrected by an hour back when its API server's clock was wrong for
+// some minutes: a key that waits for 10 s waits for 10 s.
 func TestRequeueAfterClockOfAClusterIsCorrectedBackwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Hour

@@ -9,9 +9,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fairQueue keeps the keys of each group of a tenant in the order in which they were added. It takes the next key from each
-// tenant in turn, and from the tenant's groups in turn: a tenant or a group with thousands of keys delays a key of another by
-// its own. While the maximum number of a tenant's keys is in work, its other keys wait without a worker.
+// fairQueue keeps the keys of each group of a tenant in the order in which they were added. It
+// takes the next key from each tenant in turn, and from the tenant's groups in turn: a tenant or a
+// group with thousands of keys delays a key of another by its own. While the maximum number of a
+// tenant's keys is in work, its other keys wait without a worker.
 type fairQueue[K comparable] struct {
 	tenant func(K) string
 	group  func(K) int
@@ -54,14 +55,16 @@ func (q *fairQueue[K]) Push(key K) {
 	q.change(q.tenant(key), func(l *line[K]) { l.push(q.group(key), waitingKey[K]{key, q.clock.Now()}) })
 }
 
-// Len returns how many keys may be taken. It can grow without a Push, by done: the worker that called it takes a key next.
+// Len returns how many keys may be taken. It can grow without a Push, by done: the worker that
+// called it takes a key next.
 func (q *fairQueue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ready
 }
 
-// Pop takes the next key of the tenant whose turn it is. The work queue calls it only while keys may be taken.
+// Pop takes the next key of the tenant whose turn it is. The work queue calls it only while keys
+// may be taken.
 func (q *fairQueue[K]) Pop() (key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +88,8 @@ func (q *fairQueue[K]) done(key K) {
 	q.change(q.tenant(key), func(l *line[K]) { l.inWork-- })
 }
 
-// since returns since when a key in work had waited before it was taken; the zero time for any other key.
+// since returns since when a key in work had waited before it was taken; the zero time for any
+// other key.
 func (q *fairQueue[K]) since(key K) time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,7 +115,8 @@ func (q *fairQueue[K]) change(tenant string, f func(*line[K])) {
 	}
 }
 
-// readyIn returns how many keys of a tenant may be taken. Only Pop reduces it, so that a tenant whose turn it is has one.
+// readyIn returns how many keys of a tenant may be taken. Only Pop reduces it, so that a tenant
+// whose turn it is has one.
 func (q *fairQueue[K]) readyIn(l *line[K]) int {
 	if q.most == 0 {
 		return l.waiting

@@ -85,8 +85,8 @@ func TestOverdueKeysOfAllRunners(t *testing.T) {
 	}
 }
 
-// TestLongWorkOfOneSlotDoesNotStarveAnother: one worker, a hundred keys of a minute each in one group, and one in
-// another that comes last.
+// TestLongWorkOfOneSlotDoesNotStarveAnother: one worker, a hundred keys of a minute each in one
+// group, and one in another that comes last.
 func TestLongWorkOfOneSlotDoesNotStarveAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -169,8 +169,9 @@ func TestKeysOfATenantWaitWhileItHasAllItMayHaveInWork(t *testing.T) {
 	}
 }
 
-// TestManyKeysThatHangDoNotDelayAnotherTenant has 600 keys of a tenant take a minute each, again and again, and then a key of another
-// one come every second, which takes a second. It begins at once, with as many workers as the first may have, and one more.
+// TestManyKeysThatHangDoNotDelayAnotherTenant has 600 keys of a tenant take a minute each, again
+// and again, and then a key of another one come every second, which takes a second. It begins at
+// once, with as many workers as the first may have, and one more.
 func TestManyKeysThatHangDoNotDelayAnotherTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

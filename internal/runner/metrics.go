@@ -56,7 +56,8 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// RepeatForMCM registers the metrics of work queues a second time, under their names in Machine Controller Manager.
+// RepeatForMCM registers the metrics of work queues a second time, under their names in Machine
+// Controller Manager.
 func (m *Metrics) RepeatForMCM() {
 	m.queues.register(prometheus.WrapRegistererWithPrefix(mcmPrefix, m.registerer))
 }

@@ -20,7 +20,8 @@ import (
 	"k8s.io/klog/v2/ktesting"
 )
 
-// script is a world whose verdicts are known before: its actions one after the other, and then rest.
+// script is a world whose verdicts are known before: its actions one after the other, and then
+// rest.
 type script struct {
 	actions []string
 	done    []string
@@ -48,7 +49,8 @@ var (
 	errEnding = &apierrors.StatusError{ErrStatus: metav1.Status{Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}
 )
 
-// passOf acts by the names of actions: those that begin with "fail" fail, those with "wait" wait for 5 s, and "forever" is never over.
+// passOf acts by the names of actions: those that begin with "fail" fail, those with "wait" wait
+// for 5 s, and "forever" is never over.
 func passOf(rest error, defers func(scriptVerdict) bool) Pass[*script, scriptVerdict] {
 	return Pass[*script, scriptVerdict]{
 		Decide: (*script).next,
@@ -129,7 +131,8 @@ func TestPassThatDoesNotRestIsEnded(t *testing.T) {
 	}
 }
 
-// TestNamespacesInDeletionAreNoFailureOfTheirKeys: what they refuse is logged once for each, and tried again seldom.
+// TestNamespacesInDeletionAreNoFailureOfTheirKeys: what they refuse is logged once for each, and
+// tried again seldom.
 func TestNamespacesInDeletionAreNoFailureOfTheirKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &ktesting.BufferTL{}

@@ -8,7 +8,8 @@ import (
 // mcmPrefix is before the names of the metrics of work queues in Machine Controller Manager.
 const mcmPrefix = "mcm_"
 
-// queueMetrics gives the work queues their metrics, under the names that Kubernetes' own controllers use.
+// queueMetrics gives the work queues their metrics, under the names that Kubernetes' own
+// controllers use.
 type queueMetrics struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec

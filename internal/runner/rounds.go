@@ -28,8 +28,8 @@ func (r *Rounds) Begin() {
 	}
 }
 
-// Run runs the runner that works on the rounds, and calls round, until ctx ends. first reports whether the session has begun to lead since
-// the last call.
+// Run runs the runner that works on the rounds, and calls round, until ctx ends. first reports
+// whether the session has begun to lead since the last call.
 func (r *Rounds) Run(ctx context.Context, work *Runner[string], round func(first bool)) {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -24,8 +21,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Back-off of failing keys, unless Config has another. Most failures are conflicts caused by a cache that is slightly out of
-// date, so the first step is short. The maximum is short enough that a key which keeps failing is still tried regularly.
+// Back-off of failing keys, unless Config has another. Most failures are conflicts caused by a
+// cache that is slightly out of date, so the first step is short. The maximum is short enough that
+// a key which keeps failing is still tried regularly.
 const (
 	DefaultMinBackoff = 20 * time.Millisecond
 	DefaultMaxBackoff = time.Minute
@@ -37,8 +35,9 @@ type Result struct {
 	RequeueAfter time.Duration
 }
 
-// Gate decides whether a key may be reconciled now. The runner calls done, once, when the work of an admitted key has ended.
-// owned carries the permission under which the work acts; it ends with the permission.
+// Gate decides whether a key may be reconciled now. The runner calls done, once, when the work of
+// an admitted key has ended. owned carries the permission under which the work acts; it ends with
+// the permission.
 type Gate[K comparable] interface {
 	Admit(ctx context.Context, key K) (owned context.Context, done func(), ok bool)
 }
@@ -49,8 +48,8 @@ type Grouper[K comparable] interface {
 	Group(key K) int
 }
 
-// Notifier is a Gate of one Runner that enqueues keys which it has refused, when it may admit them. New passes it the function,
-// which may be called from then on.
+// Notifier is a Gate of one Runner that enqueues keys which it has refused, when it may admit them.
+// New passes it the function, which may be called from then on.
 type Notifier[K comparable] interface {
 	Gate[K]
 	Notify(enqueue func(key K))
@@ -64,38 +63,40 @@ func (Open[K]) Admit(ctx context.Context, _ K) (context.Context, func(), bool) {
 	return ctx, func() {}, true
 }
 
-// TenantsAtOnce is how many tenants can each have their maximum number of workers at the same time. What is slow for one
-// tenant, such as a cloud that never answers, occupies a worker for each of its keys; a few such tenants do not occupy all
-// workers.
+// TenantsAtOnce is how many tenants can each have their maximum number of workers at the same time.
+// What is slow for one tenant, such as a cloud that never answers, occupies a worker for each of
+// its keys; a few such tenants do not occupy all workers.
 const TenantsAtOnce = 4
 
 // Config describes a Runner. Name and Reconcile are required.
 type Config[K comparable] struct {
 	// Name in metrics, logs and spans.
 	Name Name
-	// CreatesInNamespace reports whether all that Reconcile creates are objects of the namespace of its key. That a namespace which is being deleted
-	// refuses them then ends a pass in order: the objects of the key are deleted next.
+	// CreatesInNamespace reports whether all that Reconcile creates are objects of the namespace of
+	// its key. That a namespace which is being deleted refuses them then ends a pass in order: the
+	// objects of the key are deleted next.
 	CreatesInNamespace bool
 	// LogKey is the name of the key in logs; default "key".
 	LogKey string
 	// Reconcile brings the object of one key closer to its desired state.
 	Reconcile func(ctx context.Context, key K) (Result, error)
-	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil if no function
-	// has to be called. A panic of Panicked itself is dropped.
+	// Panicked is called when a pass has panicked, with the context of the pass, before the key is
+	// tried again; nil if no function has to be called. A panic of Panicked itself is dropped.
 	Panicked func(ctx context.Context, key K, fault *PanicError)
-	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing while it
-	// is idle, and a key occupies it for at most one request to a cloud.
+	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine
+	// that costs nothing while it is idle, and a key occupies it for at most one request to a cloud.
 	Workers int
-	// WorkersPerTenant is how many keys of one tenant are reconciled at the same time. The others wait without a worker, so
-	// that a tenant whose keys take long does not delay others. Default: Workers divided by TenantsAtOnce, rounded up;
-	// unlimited if all keys belong to one tenant.
+	// WorkersPerTenant is how many keys of one tenant are reconciled at the same time. The others wait
+	// without a worker, so that a tenant whose keys take long does not delay others. Default: Workers
+	// divided by TenantsAtOnce, rounded up; unlimited if all keys belong to one tenant.
 	WorkersPerTenant int
-	// Tenant of a key: tenants take turns, too. Default: the namespace of a types.NamespacedName, else all are one.
+	// Tenant of a key: tenants take turns, too. Default: the namespace of a types.NamespacedName, else
+	// all are one.
 	Tenant func(key K) string
 	// Gate admits each key before it is reconciled; default Open.
 	Gate Gate[K]
-	// Group of a key: groups take turns, so that a lot of work in one does not delay another. Default: that of the Gate if
-	// it is a Grouper, else all are one.
+	// Group of a key: groups take turns, so that a lot of work in one does not delay another. Default:
+	// that of the Gate if it is a Grouper, else all are one.
 	Group func(key K) int
 	// MinBackoff and MaxBackoff bound the wait after failures, which doubles each time.
 	MinBackoff, MaxBackoff time.Duration
@@ -105,14 +106,17 @@ type Config[K comparable] struct {
 	Metrics *Metrics
 	// Tracer for the span of each reconcile; nil means none.
 	Tracer trace.Tracer
-	// Root returns the UID of the root of a key's object, by which traces are sampled, or "" while it is not known. It is called only
-	// where there are traces, and must not send requests. With nil, the key takes its place.
+	// Root returns the UID of the root of a key's object, by which traces are sampled, or "" while it
+	// is not known. It is called only where there are traces, and must not send requests. With nil,
+	// the key takes its place.
 	Root func(key K) types.UID
-	// Stage returns the stage that a key's object is in, whose trace its passes are in; the zero Stage if each pass is a trace. As Root.
+	// Stage returns the stage that a key's object is in, whose trace its passes are in; the zero Stage
+	// if each pass is a trace. As Root.
 	Stage func(key K) telemetry.Stage
 }
 
-// Validate returns an error that names the required fields that are not set, and those that are negative.
+// Validate returns an error that names the required fields that are not set, and those that are
+// negative.
 func (c Config[K]) Validate() error {
 	var err error
 	if c.Workers < 0 || c.WorkersPerTenant < 0 {
@@ -137,7 +141,8 @@ type Runner[K comparable] struct {
 	waits   map[K]telemetry.Wait
 }
 
-// New returns a Runner, which accepts keys at once and reconciles them when Run is called. Errors: those of Config.Validate.
+// New returns a Runner, which accepts keys at once and reconciles them when Run is called. Errors:
+// those of Config.Validate.
 func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -223,7 +228,8 @@ func (r *Runner[K]) newQueue() workqueue.TypedRateLimitingInterface[K] {
 // Enqueue has the key reconciled soon. A key that waits already is not added again.
 func (r *Runner[K]) Enqueue(key K) { r.queue.Add(key) }
 
-// EnqueueAfter enqueues the key after d. If it is enqueued for an earlier time, too, the earlier time applies.
+// EnqueueAfter enqueues the key after d. If it is enqueued for an earlier time, too, the earlier
+// time applies.
 func (r *Runner[K]) EnqueueAfter(key K, d time.Duration) { r.queue.AddAfter(key, d) }
 
 // Run works on keys until ctx ends, then finishes those in work and returns. It is called once.
@@ -361,8 +367,8 @@ func (r *Runner[K]) trace(ctx context.Context, key K, now time.Time) (context.Co
 	return ctx, pass
 }
 
-// waited writes the span of what the object of a key has waited for, when it waits for something else after a pass. What began in a stage is
-// in the trace of that stage.
+// waited writes the span of what the object of a key has waited for, when it waits for something
+// else after a pass. What began in a stage is in the trace of that stage.
 func (r *Runner[K]) waited(ctx context.Context, key K, pass *traced, began time.Time) {
 	if !r.traces {
 		return
@@ -408,7 +414,8 @@ func (r *Runner[K]) forget(key K) {
 	delete(r.failing, key)
 }
 
-// Drop forgets what is known of a key that is another holder's now, or has none, or whose object is gone.
+// Drop forgets what is known of a key that is another holder's now, or has none, or whose object is
+// gone.
 func (r *Runner[K]) Drop(key K) {
 	r.forget(key)
 	r.mu.Lock()
@@ -416,7 +423,8 @@ func (r *Runner[K]) Drop(key K) {
 	delete(r.waits, key)
 }
 
-// oldestFailure returns how long the key that has been failing for longest has been failing, and how many keys fail.
+// oldestFailure returns how long the key that has been failing for longest has been failing, and
+// how many keys fail.
 func (r *Runner[K]) oldestFailure() (age time.Duration, keys int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -426,40 +434,8 @@ func (r *Runner[K]) oldestFailure() (age time.Duration, keys int) {
 	return age, len(r.failing)
 }
 
-// NotOurs reports whether an error, or one that it wraps, means that the work was not begun because another replica may own it:
-// such an error has a method NotOurs that returns true. It is no failure of the key.
-func NotOurs(err error) bool {
-	refusal, ok := errors.AsType[interface {
-		error
-		NotOurs() bool
-	}](err)
-	return ok && refusal.NotOurs()
-}
-
-// isConflict reports whether an error is a conflict of a write with that of another client, and nothing else.
-func isConflict(err error) bool { return all(err, apierrors.IsConflict) }
-
-// isRefusedByEnding reports whether an error is the refusal to create an object in a namespace that is being deleted, and nothing else. It is no
-// failure: nothing can be created there any more, and the objects that exist are deleted next.
-func isRefusedByEnding(err error) bool {
-	return all(err, func(one error) bool { return apierrors.HasStatusCause(one, corev1.NamespaceTerminatingCause) })
-}
-
-// all reports whether something holds for an error; for several errors, whether it holds for each.
-func all(err error, holds func(error) bool) bool {
-	if several, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err); ok {
-		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !all(one, holds) })
-	}
-	return holds(err)
-}
-
-// endingInterval is how often it is logged that a namespace accepts no objects: it has mostly been deleted by then.
-const endingInterval = time.Hour
-
-// logEnding logs that a pass has ended because the namespace of its key is being deleted: once for the namespace.
+// logEnding logs that a pass has ended because the namespace of its key is being deleted: once for
+// the namespace.
 func (r *Runner[K]) logEnding(ctx context.Context, key K, err error) {
 	namespace, now := r.cfg.Tenant(key), r.cfg.Clock.Now()
 	if r.ending.Wait(namespace, now) > 0 {
@@ -468,23 +444,3 @@ func (r *Runner[K]) logEnding(ctx context.Context, key K, err error) {
 	r.ending.Count(namespace, now)
 	klog.FromContext(ctx).Info("Namespace is being deleted and accepts no objects; none is created in it any more", telemetry.KeyNamespace, namespace, "err", err)
 }
-
-// errPanicked takes the place of a panic in traces: its value and its stack may contain anything.
-var errPanicked = errors.New("the pass has panicked; the log of the replica has the stack")
-
-// withoutStack returns an error as it is shown in traces.
-func withoutStack(err error) error {
-	if _, panicked := errors.AsType[*PanicError](err); panicked {
-		return errPanicked
-	}
-	return err
-}
-
-// PanicError is a panic of a reconcile function, as an error.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// Error returns the panic's value and its stack.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }

@@ -251,7 +251,8 @@ type notOursError struct{}
 func (notOursError) Error() string { return "not ours" }
 func (notOursError) NotOurs() bool { return true }
 
-// A create at a cloud is refused for the last seconds before the fence, which a renewal then moves: the key is still ours.
+// A create at a cloud is refused for the last seconds before the fence, which a renewal then moves:
+// the key is still ours.
 func TestLostOwnershipIsNoFailureAndTheKeyIsTriedAgain(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -338,7 +339,8 @@ func TestEachReconcileHasASpan(t *testing.T) {
 	}
 }
 
-// A key that meets conflicts is tried again like one that fails, and shows as failing for as long; it is not reported as an error.
+// A key that meets conflicts is tried again like one that fails, and shows as failing for as long;
+// it is not reported as an error.
 func TestConflictsAreCountedAndNotLoggedAsErrors(t *testing.T) {
 	conflict := func() error {
 		return fmt.Errorf("patch n/m: %w", apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "m", errors.New("it has changed")))
@@ -423,8 +425,8 @@ func TestMetricsHaveTheUsualNames(t *testing.T) {
 	}
 }
 
-// The only worker is stuck: how long the key behind it has waited shows, and not that of one which came later, nor the age
-// of what is in work.
+// The only worker is stuck: how long the key behind it has waited shows, and not that of one which
+// came later, nor the age of what is in work.
 func TestTheOldestKeyThatWaitsIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()

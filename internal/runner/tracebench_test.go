@@ -14,13 +14,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// discard is an exporter to nowhere: what is measured is the work in the pass, and the copies for the exporter.
+// discard is an exporter to nowhere: what is measured is the work in the pass, and the copies for
+// the exporter.
 type discard struct{}
 
 func (discard) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
 func (discard) Shutdown(context.Context) error                             { return nil }
 
-// BenchmarkTracedPass is a pass with three decisions, and nothing that takes time: what a pass costs without its work.
+// BenchmarkTracedPass is a pass with three decisions, and nothing that takes time: what a pass
+// costs without its work.
 func BenchmarkTracedPass(b *testing.B) {
 	for _, variant := range []struct {
 		name  string

@@ -21,8 +21,8 @@ func (waitVerdict) Next() (action string, rest bool) { return "Rest", true }
 func (waitVerdict) Reason() (code, text string)      { return "", "" }
 func (v waitVerdict) Waits() string                  { return string(v) }
 
-// What an object waits for is one span from the first pass that rests for it until the pass that does not any more, in the trace of the stage
-// in which the wait began.
+// What an object waits for is one span from the first pass that rests for it until the pass that
+// does not any more, in the trace of the stage in which the wait began.
 func TestWaitsAreTraced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := tracetest.NewSpanRecorder()

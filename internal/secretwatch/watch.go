@@ -20,8 +20,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Pauses between two watches of a Secret: the first, doubled with each failure, up to the longest; and a jitter of up to half of it,
-// so that watches do not begin at the same time.
+// Pauses between two watches of a Secret: the first, doubled with each failure, up to the longest;
+// and a jitter of up to half of it, so that watches do not begin at the same time.
 const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
@@ -31,8 +31,9 @@ const (
 // printLength of the checksum, in bytes.
 const printLength = 8
 
-// Print returns a checksum of the data of a Secret; "" for none, and for one that is being deleted and cannot get our finalizer any
-// more. It may be published: it is salted with the UID, so that it reveals nothing of the data.
+// Print returns a checksum of the data of a Secret; "" for none, and for one that is being deleted
+// and cannot get our finalizer any more. It may be published: it is salted with the UID, so that it
+// reveals nothing of the data.
 func Print(s *corev1.Secret) string {
 	if s == nil || s.DeletionTimestamp != nil && !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) {
 		return ""
@@ -68,8 +69,8 @@ func (w *Watches) run(ctx context.Context, s *watched) {
 	}
 }
 
-// follow watches a Secret until the API server ends the watch. A watch without a version begins with the current object, if it
-// exists.
+// follow watches a Secret until the API server ends the watch. A watch without a version begins
+// with the current object, if it exists.
 func (w *Watches) follow(ctx context.Context, s *watched) error {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.key.Name).String()}
 	watcher, err := w.cfg.Client.Secrets(s.key.Namespace).Watch(ctx, options)

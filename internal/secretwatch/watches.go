@@ -13,12 +13,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
-// mostWatched is the maximum number of watched Secrets of a namespace. The machines of a namespace usually use one or two; each
-// watch is an open request at the API server.
+// mostWatched is the maximum number of watched Secrets of a namespace. The machines of a namespace
+// usually use one or two; each watch is an open request at the API server.
 const mostWatched = 50
 
-// A Secret that is not watched is read periodically: after a quarter of the time that its object has waited so far, within these
-// bounds.
+// A Secret that is not watched is read periodically: after a quarter of the time that its object
+// has waited so far, within these bounds.
 const (
 	shortestPoll = time.Minute
 	longestPoll  = 15 * time.Minute
@@ -79,9 +79,10 @@ func New(cfg Config) (*Watches, error) {
 // Run watches until ctx ends, and returns when all watches have ended.
 func (w *Watches) Run(ctx context.Context) { w.tasks.Run(ctx) }
 
-// Await registers an object for these Secrets, and for no others, with the print of each that was read for it. wake must return soon. It
-// is called once for each change, until Forget. again is the time after which the caller has to read the Secrets and call Await
-// again, because too many Secrets of the namespace are watched already; 0 is never.
+// Await registers an object for these Secrets, and for no others, with the print of each that was
+// read for it. wake must return soon. It is called once for each change, until Forget. again is the
+// time after which the caller has to read the Secrets and call Await again, because too many
+// Secrets of the namespace are watched already; 0 is never.
 func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wake func()) (again time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +130,8 @@ func (w *Watches) Len() int {
 	return len(w.secrets)
 }
 
-// watch returns a Secret, which is watched from now on; nil if too many of its namespace are. w.mu is held.
+// watch returns a Secret, which is watched from now on; nil if too many of its namespace are. w.mu
+// is held.
 func (w *Watches) watch(key types.NamespacedName) *watched {
 	s, known := w.secrets[key]
 	if !known {
@@ -164,7 +166,8 @@ func (s *watched) report(one *waiter) {
 	}
 }
 
-// saw records the current print of a Secret. Cached copies are removed first: for an object that is woken it must be read again.
+// saw records the current print of a Secret. Cached copies are removed first: for an object that is
+// woken it must be read again.
 func (w *Watches) saw(s *watched, fingerprint string) {
 	w.mu.Lock()
 	isKnown := s.news > 0 && s.print == fingerprint

@@ -70,7 +70,8 @@ func TestPrintDependsOnTheData(t *testing.T) {
 	}
 }
 
-// bench has Watches run before an API server whose watches begin with what is there, as real ones do.
+// bench has Watches run before an API server whose watches begin with what is there, as real ones
+// do.
 type bench struct {
 	*testing.T
 
@@ -252,7 +253,8 @@ func TestWatchRunsWhileACallerWaits(t *testing.T) {
 	})
 }
 
-// An API server ends watches after a while, and answers none while it is down or does not allow them.
+// An API server ends watches after a while, and answers none while it is down or does not allow
+// them.
 func TestEndedWatchIsRestarted(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.there = secret("one")
@@ -289,7 +291,8 @@ func TestEndedWatchIsRestarted(t *testing.T) {
 	})
 }
 
-// However many Secrets the machines of a namespace name, some of them are watched, and none of another namespace waits for that.
+// However many Secrets the machines of a namespace name, some of them are watched, and none of
+// another namespace waits for that.
 func TestWatchesOfANamespaceAreBounded(t *testing.T) {
 	inBench(t, func(b *bench) {
 		wait := func(namespace string, i int) time.Duration {

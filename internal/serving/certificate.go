@@ -22,8 +22,9 @@ import (
 // certificateFresh is for how long the files of a certificate are not read again.
 const certificateFresh = 10 * time.Second
 
-// servingCertificate is the certificate in two files. A handshake reads them again, so that a certificate that was renewed is served
-// without a restart; while they are not valid, the last valid one is served.
+// servingCertificate is the certificate in two files. A handshake reads them again, so that a
+// certificate that was renewed is served without a restart; while they are not valid, the last
+// valid one is served.
 type servingCertificate struct {
 	certFile, keyFile string
 	clock             clock.PassiveClock
@@ -37,7 +38,8 @@ type servingCertificate struct {
 	failing   bool
 }
 
-// newServingCertificate reads the certificate. Errors: a file cannot be read, or the two are not a certificate and its key.
+// newServingCertificate reads the certificate. Errors: a file cannot be read, or the two are not a
+// certificate and its key.
 func newServingCertificate(certFile, keyFile string, c clock.PassiveClock, log klog.Logger) (*servingCertificate, error) {
 	s := &servingCertificate{certFile: certFile, keyFile: keyFile, clock: c, log: log}
 	s.readAt = c.Now()
@@ -47,16 +49,16 @@ func newServingCertificate(certFile, keyFile string, c clock.PassiveClock, log k
 	return s, nil
 }
 
-// config returns the settings of a listener that serves the certificate. There is no HTTP/2: a connection has one request at a time,
-// so that the bound on connections is one on requests.
+// config returns the settings of a listener that serves the certificate. There is no HTTP/2: a
+// connection has one request at a time, so that the bound on connections is one on requests.
 func (s *servingCertificate) config() *tls.Config { return tlsConfig(s.get) }
 
 func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, GetCertificate: get}
 }
 
-// selfSignedFor is for how long a certificate is valid that a process makes for itself: longer than a process lives. It is valid before it was
-// created, for clients whose clocks are behind.
+// selfSignedFor is for how long a certificate is valid that a process makes for itself: longer than
+// a process lives. It is valid before it was created, for clients whose clocks are behind.
 const selfSignedFor, selfSignedBefore = 10 * 365 * 24 * time.Hour, 24 * time.Hour
 
 // selfSigned returns a new certificate and its key, which never leaves the process.
@@ -76,7 +78,8 @@ func selfSigned(now time.Time) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{encoded}, PrivateKey: key}, nil
 }
 
-// get returns the certificate for a handshake. One handshake at a time reads the files; the others do not wait for it.
+// get returns the certificate for a handshake. One handshake at a time reads the files; the others
+// do not wait for it.
 func (s *servingCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if s.mu.TryLock() {
 		defer s.mu.Unlock()

@@ -6,16 +6,18 @@ import (
 	"sync"
 )
 
-// Connections that are served at a time: Prometheus and the kubelet need a few. The limit for one address is lower, so that one
-// client does not take the connections of others.
+// Connections that are served at a time: Prometheus and the kubelet need a few. The limit for one
+// address is lower, so that one client does not take the connections of others.
 const (
 	mostConnections           = 512
 	mostConnectionsPerAddress = 64
 )
 
-// boundedListener accepts each new connection. Beyond a bound it closes the oldest connection of the address that has the most: a
-// probe of the kubelet ends within milliseconds and never is the oldest, and so it is answered while clients use up all connections.
-// A share of connections that is reserved for probes could be used up, too, because nothing distinguishes a probe before its request.
+// boundedListener accepts each new connection. Beyond a bound it closes the oldest connection of
+// the address that has the most: a probe of the kubelet ends within milliseconds and never is the
+// oldest, and so it is answered while clients use up all connections. A share of connections that
+// is reserved for probes could be used up, too, because nothing distinguishes a probe before its
+// request.
 type boundedListener struct {
 	net.Listener
 
@@ -64,7 +66,8 @@ func (l *boundedListener) admit(c *boundedConn) (evicted *boundedConn) {
 	return nil
 }
 
-// oldestOfMost returns the oldest connection of the address that has the most, and of several such addresses the oldest of all.
+// oldestOfMost returns the oldest connection of the address that has the most, and of several such
+// addresses the oldest of all.
 func (l *boundedListener) oldestOfMost() (oldest *boundedConn) {
 	most := 0
 	for _, conns := range l.byAddress {

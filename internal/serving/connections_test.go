@@ -45,7 +45,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return address("here:1") }
 
-// dial connects from an address, and returns when the server has accepted the connection and closed the one that makes room for it.
+// dial connects from an address, and returns when the server has accepted the connection and closed
+// the one that makes room for it.
 func (p *pipes) dial(from string) net.Conn {
 	here, there := net.Pipe()
 	p.conns <- pipe{there, from}
@@ -139,7 +140,8 @@ func TestAllAddressesTogetherAreBounded(t *testing.T) {
 	})
 }
 
-// Connections that have ended do not count: the oldest one stays open, however many others there have been.
+// Connections that have ended do not count: the oldest one stays open, however many others there
+// have been.
 func TestConnectionsThatHaveEndedMakeRoom(t *testing.T) {
 	serving(t, ok, func(t *testing.T, p *pipes) {
 		reader := p.dial("10.0.0.1:1")

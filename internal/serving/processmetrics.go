@@ -14,7 +14,8 @@ func RegisterProcess(registerer prometheus.Registerer, build buildinfo.Info) {
 	telemetry.RegisterRESTClient(registerer)
 }
 
-// newBuildInfo returns the metric of the build. Its value is always 1; its labels join it to other metrics of the replica.
+// newBuildInfo returns the metric of the build. Its value is always 1; its labels join it to other
+// metrics of the replica.
 func newBuildInfo(build buildinfo.Info) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "mcf_build_info", Help: "Always 1; the labels are the version, the commit and the version of Go that the binary was built from.",

@@ -20,20 +20,24 @@ import (
 )
 
 const (
-	// reviewFresh is for how long an answer of the API server is valid. A reader that loses its access keeps it for that long.
+	// reviewFresh is for how long an answer of the API server is valid. A reader that loses its access
+	// keeps it for that long.
 	reviewFresh = time.Minute
-	// reviewStale is for how long it is valid while the API server does not answer: that is when metrics are needed.
+	// reviewStale is for how long it is valid while the API server does not answer: that is when
+	// metrics are needed.
 	reviewStale = 10 * time.Minute
 	// reviewTimeout bounds one review.
 	reviewTimeout = 5 * time.Second
-	// reviewsAtOnce bounds the reviews in flight, reviewsPerSecond and reviewsInBurst their rate, and rememberedReviews the answers
-	// that are kept: a client without access can send a different token with each request, and the requests of the reviews are
-	// among those of the fleet for the API server.
+	// reviewsAtOnce bounds the reviews in flight, reviewsPerSecond and reviewsInBurst their rate, and
+	// rememberedReviews the answers that are kept: a client without access can send a different token
+	// with each request, and the requests of the reviews are among those of the fleet for the API
+	// server.
 	reviewsAtOnce     = 4
 	reviewsPerSecond  = 10
 	reviewsInBurst    = 50
 	rememberedReviews = 1000
-	// maxBearer is the length in bytes of the longest token that is reviewed. Tokens of ServiceAccounts have about 1 kB.
+	// maxBearer is the length in bytes of the longest token that is reviewed. Tokens of
+	// ServiceAccounts have about 1 kB.
 	maxBearer = 16 << 10
 )
 
@@ -44,7 +48,8 @@ type Reviewer struct {
 	concurrent chan struct{}
 	rate       flowcontrol.PassiveRateLimiter
 
-	// allowed and refused have the last answers. They are apart, so that clients without access do not displace those that have it.
+	// allowed and refused have the last answers. They are apart, so that clients without access do not
+	// displace those that have it.
 	allowed, refused *lru.Cache
 }
 
@@ -63,7 +68,8 @@ func NewReviewer(client kubernetes.Interface, c clock.PassiveClock) *Reviewer {
 	}
 }
 
-// guard returns a handler that serves the requests that the control cluster's RBAC allows for nonResourceURLs.
+// guard returns a handler that serves the requests that the control cluster's RBAC allows for
+// nonResourceURLs.
 func (r *Reviewer) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		status, err := r.status(req)
@@ -107,7 +113,8 @@ func (r *Reviewer) status(req *http.Request) (int, error) {
 	return status, nil
 }
 
-// remembered returns the last answer; if none is kept, the zero review, which is not valid at any time.
+// remembered returns the last answer; if none is kept, the zero review, which is not valid at any
+// time.
 func (r *Reviewer) remembered(key [sha256.Size]byte) (last review) {
 	for _, answers := range []*lru.Cache{r.allowed, r.refused} {
 		if answer, known := answers.Get(key); known {
@@ -128,7 +135,8 @@ func (r *Reviewer) remember(key [sha256.Size]byte, last review) {
 	keep.Add(key, last)
 }
 
-// review reviews token and access, within reviewTimeout. Errors: the API server does not answer, or there are too many reviews.
+// review reviews token and access, within reviewTimeout. Errors: the API server does not answer, or
+// there are too many reviews.
 func (r *Reviewer) review(req *http.Request, token string) (int, error) {
 	ctx, cancel := context.WithTimeout(req.Context(), reviewTimeout)
 	defer cancel()

@@ -25,7 +25,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// reviews is an API server that knows the token of a reader, who may get /metrics, and that of a stranger.
+// reviews is an API server that knows the token of a reader, who may get /metrics, and that of a
+// stranger.
 type reviews struct {
 	*Reviewer
 
@@ -72,7 +73,8 @@ func newReviews(t *testing.T) *reviews {
 	return r
 }
 
-// userOf returns all that the API server knows of the user of a token. Its authorizers may decide by any of it.
+// userOf returns all that the API server knows of the user of a token. Its authorizers may decide
+// by any of it.
 func userOf(token string) authenticationv1.UserInfo {
 	return authenticationv1.UserInfo{
 		Username: token, UID: "uid-" + token, Groups: []string{"people"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"metrics"}},
@@ -139,8 +141,8 @@ func TestReviewsAreRemembered(t *testing.T) {
 	expect(200, 3)
 }
 
-// A client without access sends a different token with each request. What is kept is bounded, and has the reader's answer, which is
-// valid while the API server does not answer.
+// A client without access sends a different token with each request. What is kept is bounded, and
+// has the reader's answer, which is valid while the API server does not answer.
 func TestManyTokensDoNotDisplaceTheReader(t *testing.T) {
 	r := newReviews(t)
 	if got := r.get("/metrics", "Bearer reader"); got != http.StatusOK {
@@ -159,7 +161,8 @@ func TestManyTokensDoNotDisplaceTheReader(t *testing.T) {
 	}
 }
 
-// The last answer about a reader is the only one that is kept, and so it is the one that is valid while the API server does not answer.
+// The last answer about a reader is the only one that is kept, and so it is the one that is valid
+// while the API server does not answer.
 func TestAReaderThatLosesAccessIsRefused(t *testing.T) {
 	r := newReviews(t)
 	for _, tc := range []struct {
@@ -203,8 +206,8 @@ func TestReviewsAreBoundedInRate(t *testing.T) {
 	}
 }
 
-// The API server accepts requests and never answers. Each request to the fleet has an answer in time, regardless of their number, and few
-// reviews are in flight.
+// The API server accepts requests and never answers. Each request to the fleet has an answer in
+// time, regardless of their number, and few reviews are in flight.
 func TestReviewsThatHangEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inFlight atomic.Int32

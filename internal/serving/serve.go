@@ -23,7 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/zpages"
 )
 
-// scrapesAtOnce bounds the scrapes in flight: each has all series in memory until its reader has received them.
+// scrapesAtOnce bounds the scrapes in flight: each has all series in memory until its reader has
+// received them.
 const scrapesAtOnce = 8
 
 // Options are the settings of serving.
@@ -31,7 +32,8 @@ type Options struct {
 	// Address and Port are where it listens.
 	Address string
 	Port    int
-	// TLSCertFile and TLSKeyFile are files with a certificate and its key. They are read again when they change.
+	// TLSCertFile and TLSKeyFile are files with a certificate and its key. They are read again when
+	// they change.
 	TLSCertFile, TLSKeyFile string
 	// TLSSelfSigned serves HTTPS with a certificate that the process creates for itself.
 	TLSSelfSigned bool
@@ -86,7 +88,8 @@ func Paths() []string {
 // Guard returns a handler that serves only those requests of another one that are allowed.
 type Guard func(http.Handler) http.Handler
 
-// Guards returns those of metrics and of the debug pages. Without authorization the debug pages are for clients in the same pod.
+// Guards returns those of metrics and of the debug pages. Without authorization the debug pages are
+// for clients in the same pod.
 func Guards(o Options, reviews *Reviewer) (metrics, debug Guard) {
 	if o.MetricsAuthorization {
 		return reviews.guard, reviews.guard
@@ -94,8 +97,8 @@ func Guards(o Options, reviews *Reviewer) (metrics, debug Guard) {
 	return func(next http.Handler) http.Handler { return next }, onLoopback
 }
 
-// Serve listens at once, so that liveness probes are answered while the caches fill. Errors: the address is taken, or there is no valid
-// certificate.
+// Serve listens at once, so that liveness probes are answered while the caches fill. Errors: the
+// address is taken, or there is no valid certificate.
 func Serve(ctx context.Context, o Options, all Pages, is Health) (*Server, error) {
 	log := klog.FromContext(ctx)
 	listener, err := listen(ctx, o)
@@ -147,8 +150,8 @@ func servingConfig(ctx context.Context, o Options) (*tls.Config, error) {
 	return nil, nil //nolint:nilnil // HTTP has none
 }
 
-// newHTTPServer creates a server that closes connections which a client does not use, and those of a client that is slow. Profiles
-// extend the time for their answer.
+// newHTTPServer creates a server that closes connections which a client does not use, and those of
+// a client that is slow. Profiles extend the time for their answer.
 func newHTTPServer(handler http.Handler, log klog.Logger) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
@@ -158,8 +161,8 @@ func newHTTPServer(handler http.Handler, log klog.Logger) *http.Server {
 	}
 }
 
-// ServeMetrics returns the handler of /metrics, in the format that the reader asks for. What cannot be collected is left out, counted
-// and logged, and all else is served.
+// ServeMetrics returns the handler of /metrics, in the format that the reader asks for. What cannot
+// be collected is left out, counted and logged, and all else is served.
 func ServeMetrics(metrics prometheus.Gatherer, registerer prometheus.Registerer, log klog.Logger) http.Handler {
 	return promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		MaxRequestsInFlight: scrapesAtOnce, EnableOpenMetrics: true,
@@ -190,8 +193,9 @@ func ServeDebug(o Options, pages map[string]http.Handler) http.Handler {
 	return mux
 }
 
-// onLoopback returns a handler that serves only clients on a loopback address, such as kubectl port-forward. A request that was
-// forwarded by a proxy in the same pod is refused: its sender is elsewhere.
+// onLoopback returns a handler that serves only clients on a loopback address, such as kubectl
+// port-forward. A request that was forwarded by a proxy in the same pod is refused: its sender is
+// elsewhere.
 func onLoopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -209,7 +213,8 @@ func isLoopback(address string) bool {
 	return err == nil && parsed.Addr().Unmap().IsLoopback()
 }
 
-// serveProfiles serves the profiles of the process. The index also serves every profile by its name.
+// serveProfiles serves the profiles of the process. The index also serves every profile by its
+// name.
 func serveProfiles(mux *http.ServeMux) {
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)

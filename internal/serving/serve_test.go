@@ -130,7 +130,8 @@ func TestHealthIsServedOverHTTPS(t *testing.T) {
 	}
 }
 
-// A client cannot verify the certificate, and sends its token to whom it has connected to, but not in clear text.
+// A client cannot verify the certificate, and sends its token to whom it has connected to, but not
+// in clear text.
 func TestSelfSigned(t *testing.T) {
 	address := start(t, Options{TLSSelfSigned: true})
 	for name, tc := range map[string]struct {
@@ -161,7 +162,8 @@ func TestWrongCertificatesAreNamed(t *testing.T) {
 	}
 }
 
-// The files change as in the renewal of a mounted Secret, with a moment at which they do not belong together.
+// The files change as in the renewal of a mounted Secret, with a moment at which they do not belong
+// together.
 func TestARenewedCertificateIsServed(t *testing.T) {
 	files, before := newCertificateFiles(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
@@ -285,7 +287,8 @@ func TestProfilesAreServedWhereSwitchedOn(t *testing.T) {
 	}
 }
 
-// Of all paths, methods and tokens one combination leads to a page: the one that the reader may use.
+// Of all paths, methods and tokens one combination leads to a page: the one that the reader may
+// use.
 func TestPathsMethodsAndTokens(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "content") })
 	healthy := func(context.Context) zpages.Report { return zpages.Report{} }

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// evictOnce calls the eviction API once: client-go itself would block the caller and retry up to ten times when the answer
-// has a Retry-After.
+// evictOnce calls the eviction API once: client-go itself would block the caller and retry up to
+// ten times when the answer has a Retry-After.
 func evictOnce(client kubernetes.Interface) func(ctx context.Context, eviction *policyv1.Eviction) error {
 	return func(ctx context.Context, eviction *policyv1.Eviction) error {
 		return client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").Namespace(eviction.Namespace).

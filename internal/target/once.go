@@ -10,8 +10,9 @@ import (
 // onceKey marks a context.
 type onceKey struct{}
 
-// Once has the requests of a client that was created with SendOnce sent once: client-go itself blocks the caller and
-// retries up to ten times when an answer has a Retry-After. With Once such an answer is an error like others.
+// Once has the requests of a client that was created with SendOnce sent once: client-go itself
+// blocks the caller and retries up to ten times when an answer has a Retry-After. With Once such an
+// answer is an error like others.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, true) }
 
 // SendOnce returns a config whose clients respect Once.
@@ -24,7 +25,8 @@ func SendOnce(config *rest.Config) *rest.Config {
 // once is the http.RoundTripper.
 type once struct{ next http.RoundTripper }
 
-// RoundTrip removes Retry-After from an answer. The API server repeats it in the body, for callers that need it.
+// RoundTrip removes Retry-After from an answer. The API server repeats it in the body, for callers
+// that need it.
 func (o *once) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := o.next.RoundTrip(r)
 	if err == nil && r.Context().Value(onceKey{}) != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// What is known of one target cluster's API server has no effect on another one; what is known of the control cluster's has one on all.
+// What is known of one target cluster's API server has no effect on another one; what is known of
+// the control cluster's has one on all.
 func TestServersOfATargetCluster(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	away := func() reach.Fact { return reach.Fact{Away: true, From: now} }

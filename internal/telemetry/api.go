@@ -32,9 +32,10 @@ const (
 	answerBytesKey  = attribute.Key("http.response.body.size")
 )
 
-// TraceRequests returns a function that wraps a transport so that each request to an API server has a span, below the span in the
-// context of the request; a request without one that is recorded has none. server names the API server: control or target. base is the
-// path below which it is reached. The span ends when the body of the answer is closed.
+// TraceRequests returns a function that wraps a transport so that each request to an API server has
+// a span, below the span in the context of the request; a request without one that is recorded has
+// none. server names the API server: control or target. base is the path below which it is reached.
+// The span ends when the body of the answer is closed.
 func TraceRequests(server, base string) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return &tracedTransport{server: server, base: strings.TrimSuffix(base, "/"), next: next}
@@ -74,8 +75,8 @@ func (t *tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// describeFailure records on a span why a request has no answer. A request that ends with its pass, or that the Fence has refused, has not
-// failed: the next owner continues.
+// describeFailure records on a span why a request has no answer. A request that ends with its pass,
+// or that the Fence has refused, has not failed: the next owner continues.
 func (t *tracedTransport) describeFailure(span trace.Span, r *http.Request, err error) {
 	kind, _ := describe(err)
 	span.SetAttributes(text(errorTypeKey, kind))
@@ -88,10 +89,12 @@ func (t *tracedTransport) describeFailure(span trace.Span, r *http.Request, err 
 	}
 }
 
-// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to
+// close.
 func (t *tracedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// destination returns the attributes of the address of a request. The query of a URL has selectors and no secrets, and is as long as they are.
+// destination returns the attributes of the address of a request. The query of a URL has selectors
+// and no secrets, and is as long as they are.
 func destination(r *http.Request) []attribute.KeyValue {
 	port, err := strconv.Atoi(r.URL.Port())
 	if err != nil {
@@ -103,8 +106,9 @@ func destination(r *http.Request) []attribute.KeyValue {
 // mostURL is how many bytes of a URL a span has.
 const mostURL = 1024
 
-// isRefusal reports whether a status is a failure. A conflict, an object that is gone and one that exists are normal answers, which each
-// life has some of, and so is an eviction that a disruption budget does not allow now.
+// isRefusal reports whether a status is a failure. A conflict, an object that is gone and one that
+// exists are normal answers, which each life has some of, and so is an eviction that a disruption
+// budget does not allow now.
 func isRefusal(status int, about request) bool {
 	switch status {
 	case http.StatusNotFound, http.StatusConflict, http.StatusGone:
@@ -153,8 +157,8 @@ type request struct {
 	namespace, name string
 }
 
-// requestOf reads the path of a request below the base of an API server. What is no path of a resource has its first part as its
-// resource, so that the number of different names stays small.
+// requestOf reads the path of a request below the base of an API server. What is no path of a
+// resource has its first part as its resource, so that the number of different names stays small.
 func requestOf(method, path string) request {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	is := request{verb: strings.ToLower(method), resource: parts[0]}

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// Keys of attributes of spans. Those that OpenTelemetry's semantic conventions define have their names, all others are below mcf;
-// docs/operations/tracing.md describes all.
+// Keys of attributes of spans. Those that OpenTelemetry's semantic conventions define have their
+// names, all others are below mcf; docs/operations/tracing.md describes all.
 const (
 	keyKey        = attribute.Key("mcf.key")
 	controllerKey = attribute.Key("mcf.controller")
@@ -51,8 +51,8 @@ const (
 	errorTypeKey  = attribute.Key("error.type")
 )
 
-// mostName is how many bytes of a name, a reason or a UID a span has. Names of objects are shorter; others may have written what is
-// longer.
+// mostName is how many bytes of a name, a reason or a UID a span has. Names of objects are shorter;
+// others may have written what is longer.
 const mostName = 256
 
 // text returns an attribute with a text of bounded length.
@@ -60,8 +60,8 @@ func text(key attribute.Key, value string) attribute.KeyValue {
 	return key.String(bounded.Text(value, mostName))
 }
 
-// About names the object of a pass on the span in ctx, and links the span to the one that created or last sized the object. Nothing
-// happens where the span is not recorded.
+// About names the object of a pass on the span in ctx, and links the span to the one that created
+// or last sized the object. Nothing happens where the span is not recorded.
 func About(ctx context.Context, object metav1.Object) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {

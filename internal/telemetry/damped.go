@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
-// damped is a recorder that drops Events when too many have the same reason on the same object, or are in the same namespace.
+// damped is a recorder that drops Events when too many have the same reason on the same object, or
+// are in the same namespace.
 type damped struct {
 	events.EventRecorder
 
@@ -32,10 +33,11 @@ type eventKey struct {
 	reason string
 }
 
-// Damped returns a recorder that records, of each reason on each object, pacing.EventBurst Events at once and then one in
-// pacing.EventInterval, and as many lines of the log, of which those of warnings have the severity of errors; see Emit. Of all in a namespace it records pacing.NamespaceEventBurst at once and then one
-// in pacing.NamespaceEventInterval. What is dropped is visible in the status of the object, and the next Event describes the state at its own
-// time.
+// Damped returns a recorder that records, of each reason on each object, pacing.EventBurst Events
+// at once and then one in pacing.EventInterval, and as many lines of the log, of which those of
+// warnings have the severity of errors; see Emit. Of all in a namespace it records
+// pacing.NamespaceEventBurst at once and then one in pacing.NamespaceEventInterval. What is dropped
+// is visible in the status of the object, and the next Event describes the state at its own time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
 	return &damped{
 		EventRecorder: recorder, clock: c, rates: pacing.NewRates[eventKey](pacing.EventBurst, pacing.EventInterval),

@@ -66,7 +66,8 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	}
 }
 
-// A line has the severity of its Event and the place that has emitted it; an Event that is dropped has none.
+// A line has the severity of its Event and the place that has emitted it; an Event that is dropped
+// has none.
 func TestLinesOfEvents(t *testing.T) {
 	var log strings.Builder
 	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log))))
@@ -89,7 +90,8 @@ func TestLinesOfEvents(t *testing.T) {
 	}
 }
 
-// Machines that are created and deleted without end have an Event each, and those of other namespaces are recorded as usual.
+// Machines that are created and deleted without end have an Event each, and those of other
+// namespaces are recorded as usual.
 func TestEventsInOneNamespaceAreDamped(t *testing.T) {
 	now, emitted := clocktesting.NewFakePassiveClock(time.Unix(0, 0)), counter{}
 	recorder := Damped(emitted, now)

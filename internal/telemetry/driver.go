@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TraceDriver returns a driver that starts a span for every call that sends requests, and counts the calls; metrics may be nil.
+// TraceDriver returns a driver that starts a span for every call that sends requests, and counts
+// the calls; metrics may be nil.
 func TraceDriver(d driver.Driver, provider string, tracer trace.Tracer, metrics *DriverMetrics) driver.Driver {
 	return driver.Around(d, tracedDriver{provider, tracer, metrics}.call)
 }
@@ -45,8 +46,8 @@ func (d tracedDriver) call(ctx context.Context, c driver.Call, next func(context
 	return err
 }
 
-// requested writes a span of no duration before a call that changes something, in the trace of the stage: that of the call itself is lost if
-// this process dies in it, and so are those of its pass.
+// requested writes a span of no duration before a call that changes something, in the trace of the
+// stage: that of the call itself is lost if this process dies in it, and so are those of its pass.
 func (d tracedDriver) requested(ctx context.Context, c driver.Call) {
 	pass, traced := ctx.Value(passKey{}).(tracedPass)
 	if !traced || !pass.span.SpanContext().IsSampled() || pass.stage == (Stage{}) {
@@ -69,7 +70,8 @@ func (d tracedDriver) describeCall(ctx context.Context, span trace.Span, t drive
 	span.SetAttributes(OwnerAttributes(ctx)...)
 }
 
-// describeAnswer records on a span with which code a cloud has refused a call, and for how long it wants to be left alone.
+// describeAnswer records on a span with which code a cloud has refused a call, and for how long it
+// wants to be left alone.
 func describeAnswer(span trace.Span, err error) {
 	if !span.IsRecording() {
 		return
@@ -84,8 +86,8 @@ func describeAnswer(span trace.Span, err error) {
 	}
 }
 
-// isAnswer reports whether a code is a normal answer of a cloud and no failure: every machine's life has some of these, and
-// spans marked as errors would hide the real ones.
+// isAnswer reports whether a code is a normal answer of a cloud and no failure: every machine's
+// life has some of these, and spans marked as errors would hide the real ones.
 func isAnswer(code driver.Code) bool {
 	return code == driver.NotFound || code == driver.Unimplemented || code == driver.Uninitialized
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// DriverMetrics are the metrics of the calls of drivers. Those that begin with mcm have the names, labels and types of Machine Controller
-// Manager.
+// DriverMetrics are the metrics of the calls of drivers. Those that begin with mcm have the names,
+// labels and types of Machine Controller Manager.
 type DriverMetrics struct {
 	clock clock.PassiveClock
 
@@ -21,8 +21,9 @@ type DriverMetrics struct {
 	callSeconds        *prometheus.HistogramVec
 }
 
-// RequestMetrics are the metrics of the requests that drivers send to clouds, for the processes of drivers: the fleet sends none. They have the
-// names, labels and types of Machine Controller Manager.
+// RequestMetrics are the metrics of the requests that drivers send to clouds, for the processes of
+// drivers: the fleet sends none. They have the names, labels and types of Machine Controller
+// Manager.
 type RequestMetrics struct {
 	clock clock.PassiveClock
 
@@ -34,7 +35,8 @@ func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-// newSeconds adds buckets for what takes up to a minute to Prometheus' default buckets, which Machine Controller Manager has.
+// newSeconds adds buckets for what takes up to a minute to Prometheus' default buckets, which
+// Machine Controller Manager has.
 func newSeconds(name, help string, labels ...string) *prometheus.HistogramVec {
 	buckets := append(append([]float64{}, prometheus.DefBuckets...), 30, 60)
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
@@ -69,7 +71,8 @@ func NewRequestMetrics(registerer prometheus.Registerer, c clock.PassiveClock) *
 	return m
 }
 
-// begin returns the function that counts a call of a driver when it has ended, with its error. A nil DriverMetrics counts nothing.
+// begin returns the function that counts a call of a driver when it has ended, with its error. A
+// nil DriverMetrics counts nothing.
 func (m *DriverMetrics) begin(ctx context.Context, provider string, op driver.Op) (end func(error)) {
 	if m == nil {
 		return func(error) {}
@@ -89,7 +92,8 @@ func (m *DriverMetrics) begin(ctx context.Context, provider string, op driver.Op
 	}
 }
 
-// isRefused reports whether a call of a driver was not sent, because another replica may act; mcf_refused_total counts those.
+// isRefused reports whether a call of a driver was not sent, because another replica may act;
+// mcf_refused_total counts those.
 func isRefused(err error) bool {
 	_, refused := errors.AsType[interface {
 		error
@@ -98,8 +102,8 @@ func isRefused(err error) bool {
 	return refused
 }
 
-// Transport returns a transport that counts the requests of a driver. service returns the resource that a request is about, of which
-// there must be few.
+// Transport returns a transport that counts the requests of a driver. service returns the resource
+// that a request is about, of which there must be few.
 func (m *RequestMetrics) Transport(provider string, service func(*http.Request) string, next http.RoundTripper) http.RoundTripper {
 	return &countedTransport{metrics: m, provider: provider, service: service, next: next}
 }
@@ -125,5 +129,6 @@ func (t *countedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to
+// close.
 func (t *countedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }

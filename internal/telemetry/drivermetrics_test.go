@@ -161,7 +161,8 @@ mcm_cloud_api_requests_total{provider="p",service="vms"} 3
 	}
 }
 
-// client-go keeps the metrics that were registered first, so that this is the only test of them here. A server may answer with any status.
+// client-go keeps the metrics that were registered first, so that this is the only test of them
+// here. A server may answer with any status.
 func TestRESTClientAnyStatusBoundedLabels(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	RegisterRESTClient(registry)

@@ -18,12 +18,13 @@ import (
 // eventAction is the action of Events of the fleet that need no other one.
 const eventAction = "Reconcile"
 
-// emitDepth is how many functions are between the caller of Emit and the line of the log, whose caller is that one: Emit, EmitUnlogged, EmitAction,
-// and Eventf of the recorder.
+// emitDepth is how many functions are between the caller of Emit and the line of the log, whose
+// caller is that one: Emit, EmitUnlogged, EmitAction, and Eventf of the recorder.
 const emitDepth = 4
 
-// Emit records an Event about an object and, with a recorder of Damped, a line of the log with the same reason and message. Whether it is
-// a warning follows from its reason, which is one of v1alpha1.EventReasons; the text is cut to the maximum length. In a pass of a stage that is
+// Emit records an Event about an object and, with a recorder of Damped, a line of the log with the
+// same reason and message. Whether it is a warning follows from its reason, which is one of
+// v1alpha1.EventReasons; the text is cut to the maximum length. In a pass of a stage that is
 // sampled, the text ends with the ID of the stage's trace. Events with another text are others.
 func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Object, reason, text string) {
 	if logging, ok := recorder.(events.EventRecorderLogger); ok {
@@ -39,8 +40,8 @@ func Emit(ctx context.Context, recorder events.EventRecorder, about runtime.Obje
 	emit(recorder, about, reason, fmt.Sprintf("%s-%08x", eventAction, uint32(xxhash.Sum64String(text))), text)
 }
 
-// InStage returns a context in which the Events of a pass have the ID of the trace of a stage: one that the pass has begun, or has begun and
-// ended. With the zero Stage they have that of the pass.
+// InStage returns a context in which the Events of a pass have the ID of the trace of a stage: one
+// that the pass has begun, or has begun and ended. With the zero Stage they have that of the pass.
 func InStage(ctx context.Context, s Stage) context.Context {
 	pass, traced := ctx.Value(passKey{}).(tracedPass)
 	if !traced || s == (Stage{}) {
@@ -55,13 +56,14 @@ func emit(recorder events.EventRecorder, about runtime.Object, reason, action, t
 	EmitAction(recorder, about, nil, reason, action, text)
 }
 
-// EmitUnlogged is Emit without a line of the log: for callers that log the same with more keys, or once for many objects.
+// EmitUnlogged is Emit without a line of the log: for callers that log the same with more keys, or
+// once for many objects.
 func EmitUnlogged(recorder events.EventRecorder, about runtime.Object, reason, text string) {
 	EmitAction(recorder, about, nil, reason, eventAction, text)
 }
 
-// EmitAction is EmitUnlogged with an action and a related object, which may be nil. Events about an object with the same reason, action and related object become one, with the text of
-// the first.
+// EmitAction is EmitUnlogged with an action and a related object, which may be nil. Events about an
+// object with the same reason, action and related object become one, with the text of the first.
 func EmitAction(recorder events.EventRecorder, about, related runtime.Object, reason, action, text string) {
 	kind := corev1.EventTypeWarning // so that a reason without a row is not overlooked
 	if row, known := v1alpha1.FindEventReason(reason); known && !row.Warning {

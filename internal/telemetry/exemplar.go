@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// exemplarLabel has the ID of a trace in exemplars. OpenTelemetry's and Grafana's default name is the same.
+// exemplarLabel has the ID of a trace in exemplars. OpenTelemetry's and Grafana's default name is
+// the same.
 const exemplarLabel = "trace_id"
 
 // Observe records a duration in seconds, with the trace in ctx as its exemplar if that is sampled.

@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// Fail marks a span as failed. Of errors of clouds and API servers the span has the code and not the text, which may repeat what was
-// sent: user data, tokens, credentials. The text is in logs and in the status of the object.
+// Fail marks a span as failed. Of errors of clouds and API servers the span has the code and not
+// the text, which may repeat what was sent: user data, tokens, credentials. The text is in logs and
+// in the status of the object.
 func Fail(span trace.Span, err error) {
 	if !span.IsRecording() {
 		return

@@ -12,23 +12,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// mostOfEach is how many series of one gauge an object has at most, and mostOfLabel how many bytes the value of a label. Any client
-// that may write an object can put any number of conditions and failed machines of any size there.
+// mostOfEach is how many series of one gauge an object has at most, and mostOfLabel how many bytes
+// the value of a label. Any client that may write an object can put any number of conditions and
+// failed machines of any size there.
 const (
 	mostOfEach  = 64
 	mostOfLabel = 256
 )
 
-// Gauges are metrics of the objects of a kind. They are computed at each scrape from the objects in the cache, so that a
-// deleted object has none.
+// Gauges are metrics of the objects of a kind. They are computed at each scrape from the objects in
+// the cache, so that a deleted object has none.
 type Gauges[T metav1.Object] struct {
 	acts   func() bool
 	shown  func() []T
 	gauges []Gauge[T]
 }
 
-// Gauge is one of all objects together, or one that each object has some of, with the labels beyond its name and namespace.
-// Create one with OfAll, OfGroups, CountOfGroups, OfEach or Number.
+// Gauge is one of all objects together, or one that each object has some of, with the labels beyond
+// its name and namespace. Create one with OfAll, OfGroups, CountOfGroups, OfEach or Number.
 type Gauge[T metav1.Object] struct {
 	name        string
 	kind        prometheus.ValueType
@@ -40,8 +41,8 @@ type Gauge[T metav1.Object] struct {
 // Measure reports a value, with the labels that the gauge has beyond name and namespace.
 type Measure func(value float64, labels ...string)
 
-// NewGauges creates gauges of what shown returns. While acts returns false another process may be responsible for the
-// objects, and no gauge is emitted.
+// NewGauges creates gauges of what shown returns. While acts returns false another process may be
+// responsible for the objects, and no gauge is emitted.
 func NewGauges[T metav1.Object](acts func() bool, shown func() []T, gauges ...Gauge[T]) *Gauges[T] {
 	return &Gauges[T]{acts: acts, shown: shown, gauges: gauges}
 }
@@ -51,7 +52,8 @@ func OfAll[T metav1.Object](name, help string, of func(all []T) float64) Gauge[T
 	return OfGroups(name, help, func(all []T, report Measure) { report(of(all)) })
 }
 
-// OfGroups is a gauge of groups of all objects, which its labels identify. The caller bounds their number, and reports each once.
+// OfGroups is a gauge of groups of all objects, which its labels identify. The caller bounds their
+// number, and reports each once.
 func OfGroups[T metav1.Object](name, help string, report func(all []T, report Measure), labels ...string) Gauge[T] {
 	return Gauge[T]{name: name, kind: prometheus.GaugeValue, description: prometheus.NewDesc(name, help, labels, nil), ofAll: report}
 }
@@ -63,7 +65,8 @@ func CountOfGroups[T metav1.Object](name, help string, report func(all []T, repo
 	return g
 }
 
-// OfEach is a gauge that each object may have several of. At most mostOfEach of them are emitted, each once.
+// OfEach is a gauge that each object may have several of. At most mostOfEach of them are emitted,
+// each once.
 func OfEach[T metav1.Object](name, help string, report func(obj T, report Measure), labels ...string) Gauge[T] {
 	description := prometheus.NewDesc(name, help, append([]string{"name", "namespace"}, labels...), nil)
 	return Gauge[T]{name: name, kind: prometheus.GaugeValue, description: description, ofEach: report}

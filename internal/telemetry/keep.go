@@ -11,16 +11,19 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Bounds on what is buffered. A pass has some ten spans and ends within seconds; what a pass has beyond the bound is dropped, with the
-// first spans kept. Open spans are as many as there are workers, and what they have below. Keys with passes that were not exported are counted up to the last bound.
+// Bounds on what is buffered. A pass has some ten spans and ends within seconds; what a pass has
+// beyond the bound is dropped, with the first spans kept. Open spans are as many as there are
+// workers, and what they have below. Keys with passes that were not exported are counted up to the
+// last bound.
 const (
 	mostSpansOfPass = 200
 	mostOpenSpans   = 40000
 	mostIdleKeys    = 20000
 )
 
-// passes is a processor of spans. It buffers the spans of a pass, and drops them if the pass has sent nothing and has not failed: it
-// changed nothing. The next pass of the key that is exported has their number. All others are passed on.
+// passes is a processor of spans. It buffers the spans of a pass, and drops them if the pass has
+// sent nothing and has not failed: it changed nothing. The next pass of the key that is exported
+// has their number. All others are passed on.
 type passes struct {
 	next sdktrace.SpanProcessor
 
@@ -125,7 +128,8 @@ func (p *passes) Shutdown(ctx context.Context) error {
 // ForceFlush sends what was passed on.
 func (p *passes) ForceFlush(ctx context.Context) error { return p.next.ForceFlush(ctx) }
 
-// counted is the first span of a pass, with the number of passes of its key before it that were not exported.
+// counted is the first span of a pass, with the number of passes of its key before it that were not
+// exported.
 type counted struct {
 	sdktrace.ReadOnlySpan
 

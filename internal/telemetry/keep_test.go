@@ -24,7 +24,8 @@ func exporting() (trace.Tracer, *passes, *tracetest.InMemoryExporter) {
 	return provider.Tracer("test"), p, exporter
 }
 
-// A pass that has sent nothing and has not failed is not exported; the next one of its key has the number of those.
+// A pass that has sent nothing and has not failed is not exported; the next one of its key has the
+// number of those.
 func TestPassesWithoutEffectAreCounted(t *testing.T) {
 	tracer, p, exporter := exporting()
 	run := func(key string, act func(ctx context.Context, pass trace.Span)) {
@@ -100,7 +101,8 @@ func TestBufferedSpansAreBounded(t *testing.T) {
 	}
 }
 
-// The passes of a stage, by any process, and what it waited for, are one trace, below the span of the one that ends it.
+// The passes of a stage, by any process, and what it waited for, are one trace, below the span of
+// the one that ends it.
 func TestStageIsOneTrace(t *testing.T) {
 	stage := Stage{Name: "create machine", ID: "u"}
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}}

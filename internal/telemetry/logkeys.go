@@ -36,8 +36,8 @@ func WithObject(ctx context.Context, key string, object any) context.Context {
 	return klog.NewContext(ctx, klog.FromContext(ctx).WithValues(key, object))
 }
 
-// NameObject returns the key and the value that name an object in a line of the log; none if the logs of ctx name the object of
-// their pass under that key. In JSON the key would be there twice.
+// NameObject returns the key and the value that name an object in a line of the log; none if the
+// logs of ctx name the object of their pass under that key. In JSON the key would be there twice.
 func NameObject(ctx context.Context, key string, object any) []any {
 	if of, _ := ctx.Value(loggedKey{}).(string); of == key {
 		return nil
@@ -45,7 +45,8 @@ func NameObject(ctx context.Context, key string, object any) []any {
 	return []any{key, object}
 }
 
-// keysOf returns the keys and values by which a line about an object names it, without what the logs of ctx have already.
+// keysOf returns the keys and values by which a line about an object names it, without what the
+// logs of ctx have already.
 func keysOf(ctx context.Context, about runtime.Object) []any {
 	switch o := about.(type) {
 	case *v1alpha1.Machine:

@@ -5,8 +5,8 @@ import "sync"
 // OtherName stands for all names beyond the bound of Names.
 const OtherName = "other"
 
-// Names bounds how many names of other authors there are in labels of metrics: the first ones are kept, and all later ones are OtherName. It is
-// safe for concurrent use.
+// Names bounds how many names of other authors there are in labels of metrics: the first ones are
+// kept, and all later ones are OtherName. It is safe for concurrent use.
 type Names struct {
 	most int
 	mu   sync.Mutex

@@ -14,13 +14,15 @@ type Owner struct {
 	Epoch            int64
 	// Leader is true for work of the leader, which has no slot.
 	Leader bool
-	// Arrival is the W3C traceparent of the hand-over or take-over by which the slot has come; "" when it is not known.
+	// Arrival is the W3C traceparent of the hand-over or take-over by which the slot has come; "" when
+	// it is not known.
 	Arrival string
 }
 
 type ownerKey struct{}
 
-// WithOwner returns a context whose spans name the owner, and whose logs its slot and epoch: all logs of a process name its replica.
+// WithOwner returns a context whose spans name the owner, and whose logs its slot and epoch: all
+// logs of a process name its replica.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	ctx = context.WithValue(ctx, ownerKey{}, o)
 	log := klog.FromContext(ctx)

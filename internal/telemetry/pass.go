@@ -14,7 +14,8 @@ import (
 const (
 	// QueueSpan is the time for which the key has waited for a worker.
 	QueueSpan = "queue"
-	// ObserveSpan is the time in which the world was collected from the caches, and by live reads where these miss something.
+	// ObserveSpan is the time in which the world was collected from the caches, and by live reads
+	// where these miss something.
 	ObserveSpan = "observe"
 	// WaitSpan begins the names of spans of times in which an object waited.
 	WaitSpan = "wait for "
@@ -25,7 +26,8 @@ const (
 // PassSpan returns the name of the span of a pass.
 func PassSpan(controller string) string { return passPrefix + controller }
 
-// StepSpan returns the name of the span of a decision and the action that follows from it: create VM, for CreateVM.
+// StepSpan returns the name of the span of a decision and the action that follows from it: create
+// VM, for CreateVM.
 func StepSpan(action string) string {
 	var name strings.Builder
 	for i, r := range action {
@@ -44,7 +46,8 @@ func StepSpan(action string) string {
 // Pass is what is known of a pass when it begins.
 type Pass struct {
 	Controller, Key string
-	// Root is the UID of the root of the key's object, by which the pass is sampled; "" when it is not known.
+	// Root is the UID of the root of the key's object, by which the pass is sampled; "" when it is not
+	// known.
 	Root string
 	// Stage is the one in whose trace the pass is; the zero Stage if the pass is a trace.
 	Stage Stage
@@ -69,7 +72,8 @@ func failPass(ctx context.Context, err error) {
 	}
 }
 
-// Traces reports whether a tracer creates spans at all, so that what only spans need is not computed otherwise.
+// Traces reports whether a tracer creates spans at all, so that what only spans need is not
+// computed otherwise.
 func Traces(tracer trace.Tracer) bool {
 	_, idle := tracer.(noop.Tracer)
 	return !idle

@@ -15,10 +15,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
-// mostReportingInstance is how many bytes the API server accepts in the field reportingInstance of an Event.
+// mostReportingInstance is how many bytes the API server accepts in the field reportingInstance of
+// an Event.
 const mostReportingInstance = 128
 
-// replicaSink is an EventSink whose Events name a replica, and which needs no right to patch Events.
+// replicaSink is an EventSink whose Events name a replica, and which needs no right to patch
+// Events.
 type replicaSink struct {
 	events.EventSink
 
@@ -29,8 +31,8 @@ type replicaSink struct {
 // endingInterval is how often that is logged: a namespace has mostly been deleted by then.
 const endingInterval = time.Hour
 
-// ByReplica returns a sink for the Events of a replica: reportingInstance names it. client-go uses the name of the host, which
-// replicas can share.
+// ByReplica returns a sink for the Events of a replica: reportingInstance names it. client-go uses
+// the name of the host, which replicas can share.
 func ByReplica(sink events.EventSink, replica string) events.EventSink {
 	return replicaSink{EventSink: sink, replica: replica, ending: pacing.NewRates[string](1, endingInterval)}
 }
@@ -44,9 +46,10 @@ func (s replicaSink) Create(ctx context.Context, event *eventsv1.Event) (*events
 	return s.answered(ctx, event, created, err)
 }
 
-// answered returns the answer to the write of an Event. One that the API server has rejected is not written again, and client-go would report it
-// as an error: it is none of the fleet. In a namespace that is being deleted each is rejected: that is logged once, because the log has a line
-// of each Event anyway.
+// answered returns the answer to the write of an Event. One that the API server has rejected is not
+// written again, and client-go would report it as an error: it is none of the fleet. In a namespace
+// that is being deleted each is rejected: that is logged once, because the log has a line of each
+// Event anyway.
 func (s replicaSink) answered(ctx context.Context, event, written *eventsv1.Event, err error) (*eventsv1.Event, error) {
 	if _, rejected := errors.AsType[*apierrors.StatusError](err); !rejected {
 		return written, err
@@ -64,8 +67,9 @@ func (s replicaSink) answered(ctx context.Context, event, written *eventsv1.Even
 	return event, nil
 }
 
-// Patch updates an Event whose series has grown. The API server's error for a patch that cannot be applied has the object's content, so
-// that the right to patch is a right to read. An Event that has expired is created again.
+// Patch updates an Event whose series has grown. The API server's error for a patch that cannot be
+// applied has the object's content, so that the right to patch is a right to read. An Event that
+// has expired is created again.
 func (s replicaSink) Patch(ctx context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
 	event = s.named(event)
 	event.ResourceVersion, event.UID = "", "" // also of one that has expired

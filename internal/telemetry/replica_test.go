@@ -36,8 +36,8 @@ func (s *sink) Update(_ context.Context, event *eventsv1.Event) (*eventsv1.Event
 	return event, s.err
 }
 
-// client-go would log the rejection as an error. What it does itself after an error stays: it creates an Event that has expired, and writes
-// again where there is no answer.
+// client-go would log the rejection as an error. What it does itself after an error stays: it
+// creates an Event that has expired, and writes again where there is no answer.
 func TestRejectedEventsAreNoErrors(t *testing.T) {
 	of := schema.GroupResource{Resource: "events"}
 	for name, c := range map[string]struct {
@@ -93,7 +93,8 @@ func TestEventsNameTheirReplica(t *testing.T) {
 	}
 }
 
-// TestEventsInANamespaceInDeletionAreLoggedOnceForIt: each of them is rejected, and has its own line already.
+// TestEventsInANamespaceInDeletionAreLoggedOnceForIt: each of them is rejected, and has its own
+// line already.
 func TestEventsInANamespaceInDeletionAreLoggedOnceForIt(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "e", errors.New("it is being terminated"))
 	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

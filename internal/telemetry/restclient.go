@@ -14,8 +14,8 @@ import (
 // otherCode stands for all statuses that HTTP does not define: a server may answer with any number.
 const otherCode = "other"
 
-// RegisterRESTClient registers the metrics of requests to API servers. client-go has one set of them for a process, and keeps the one that
-// was registered first.
+// RegisterRESTClient registers the metrics of requests to API servers. client-go has one set of
+// them for a process, and keeps the one that was registered first.
 func RegisterRESTClient(registerer prometheus.Registerer) {
 	buckets := []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}
 	byHost := func(name, help string) byHost {

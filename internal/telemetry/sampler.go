@@ -16,12 +16,13 @@ const (
 	argumentVariable = "OTEL_TRACES_SAMPLER_ARG"
 )
 
-// lifetimes is a sampler that decides by the root of a span's object, and not by the span: of a machine that is sampled all passes
-// are, by every replica, and so are those of its MachineSet and MachineDeployment. So a link from one to another leads to a span that
-// was exported.
+// lifetimes is a sampler that decides by the root of a span's object, and not by the span: of a
+// machine that is sampled all passes are, by every replica, and so are those of its MachineSet and
+// MachineDeployment. So a link from one to another leads to a span that was exported.
 //
-// The sampling decision is taken where a pass begins, by the attribute mcf.root.uid. Spans without it, such as hand-overs, are rare and serve all
-// lives: they are sampled unless nothing is. Spans below another follow that one.
+// The sampling decision is taken where a pass begins, by the attribute mcf.root.uid. Spans without
+// it, such as hand-overs, are rare and serve all lives: they are sampled unless nothing is. Spans
+// below another follow that one.
 type lifetimes struct {
 	// ratio of the roots that are sampled, from 0 to 1.
 	ratio float64
@@ -29,7 +30,8 @@ type lifetimes struct {
 
 var _ sdktrace.Sampler = lifetimes{}
 
-// Lifetimes returns a sampler of whole lives: of a ratio of roots, from 0 to 1, every pass of every owner is sampled.
+// Lifetimes returns a sampler of whole lives: of a ratio of roots, from 0 to 1, every pass of every
+// owner is sampled.
 func Lifetimes(ratio float64) sdktrace.Sampler { return lifetimes{ratio} }
 
 // ShouldSample decides about a span when it starts.
@@ -57,8 +59,8 @@ func (l lifetimes) chooses(attributes []attribute.KeyValue) bool {
 	return l.ratio > 0
 }
 
-// IsChosen reports whether a root is among the given ratio of all roots. A root that is chosen at one ratio is chosen at each higher
-// one. With an unknown root, "", only the ratio 1 chooses.
+// IsChosen reports whether a root is among the given ratio of all roots. A root that is chosen at
+// one ratio is chosen at each higher one. With an unknown root, "", only the ratio 1 chooses.
 func IsChosen(root string, ratio float64) bool {
 	if root == "" {
 		return ratio >= 1
@@ -67,8 +69,8 @@ func IsChosen(root string, ratio float64) bool {
 	return float64(xxhash.Sum64String(root)>>(64-bits))/(1<<bits) < ratio
 }
 
-// samplingRatio returns the ratio of roots to sample that the OTEL_* variables configure: 1 without any. Errors: an unknown sampler, and
-// an argument that is no number from 0 to 1.
+// samplingRatio returns the ratio of roots to sample that the OTEL_* variables configure: 1 without
+// any. Errors: an unknown sampler, and an argument that is no number from 0 to 1.
 func samplingRatio() (float64, error) {
 	switch sampler := os.Getenv(samplerVariable); sampler {
 	case "", "always_on", "parentbased_always_on":

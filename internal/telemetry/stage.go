@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Stage is a part of the life of an object that is one trace, whichever replicas work on it: the creation of a machine, its deletion, a
-// rollout. The IDs of the trace and of its root span follow from the Stage, so that replicas need not agree on them. The zero Stage is none.
+// Stage is a part of the life of an object that is one trace, whichever replicas work on it: the
+// creation of a machine, its deletion, a rollout. The IDs of the trace and of its root span follow
+// from the Stage, so that replicas need not agree on them. The zero Stage is none.
 type Stage struct {
 	// Name is that of the root span, such as "create machine".
 	Name string
-	// ID distinguishes the stage from others of its name: the UID of the object, and which time it is, where there are several.
+	// ID distinguishes the stage from others of its name: the UID of the object, and which time it is,
+	// where there are several.
 	ID string
 }
 
@@ -43,8 +45,9 @@ func (s Stage) in(ctx context.Context) context.Context {
 // Interval is a time from one instant to another one.
 type Interval struct{ From, To time.Time }
 
-// EndStage writes the root span of a stage that has ended. The pass that ends the stage calls it, once; failure is why the stage has failed,
-// "" if it has not. Nothing happens where the pass is not recorded.
+// EndStage writes the root span of a stage that has ended. The pass that ends the stage calls it,
+// once; failure is why the stage has failed, "" if it has not. Nothing happens where the pass is
+// not recorded.
 func EndStage(ctx context.Context, s Stage, root string, about metav1.Object, took Interval, failure string) {
 	pass := trace.SpanFromContext(ctx)
 	if !pass.IsRecording() || s == (Stage{}) {
@@ -77,8 +80,8 @@ func Waited(ctx context.Context, tracer trace.Tracer, root string, w Wait) {
 
 type idsKey struct{}
 
-// StageIDs generates the IDs of spans: those that EndStage demands, or else random ones. A provider without it creates root spans of stages
-// that are in no trace of theirs.
+// StageIDs generates the IDs of spans: those that EndStage demands, or else random ones. A provider
+// without it creates root spans of stages that are in no trace of theirs.
 type StageIDs struct{}
 
 var _ sdktrace.IDGenerator = StageIDs{}

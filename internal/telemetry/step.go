@@ -10,8 +10,9 @@ import (
 // Scope names the fleet's spans.
 const Scope = "github.com/machine-controller-fleet/machine-controller-fleet"
 
-// Step starts a span below the one in ctx. Where that one is not recorded, it returns ctx and a span that does nothing, so that a pass
-// that is not traced costs nothing here. The caller ends the span.
+// Step starts a span below the one in ctx. Where that one is not recorded, it returns ctx and a
+// span that does nothing, so that a pass that is not traced costs nothing here. The caller ends the
+// span.
 func Step(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -20,8 +21,9 @@ func Step(ctx context.Context, name string, options ...trace.SpanStartOption) (c
 	return parent.TracerProvider().Tracer(Scope).Start(ctx, name, options...) //nolint:spancheck // the caller ends it
 }
 
-// Decided records a verdict and its reason on a span: a code, of which there are few, or "", and a text. reason is called only where the
-// span is recorded. Text of clouds, kubelets and users does not belong into a reason: traces are read by others than the objects.
+// Decided records a verdict and its reason on a span: a code, of which there are few, or "", and a
+// text. reason is called only where the span is recorded. Text of clouds, kubelets and users does
+// not belong into a reason: traces are read by others than the objects.
 func Decided(span trace.Span, verdict string, reason func() (code, why string)) {
 	if !span.IsRecording() {
 		return
@@ -35,5 +37,6 @@ func Decided(span trace.Span, verdict string, reason func() (code, why string)) 
 	}
 }
 
-// Conflict records on the span of a pass that it has ended because another client had changed an object first.
+// Conflict records on the span of a pass that it has ended because another client had changed an
+// object first.
 func Conflict(span trace.Span) { span.SetAttributes(conflictKey.Bool(true)) }

@@ -111,8 +111,9 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	}
 }
 
-// A driver's error marks the step and the pass that it ends; a normal answer does not. The call that may be lost is marked before it, in the
-// trace of the stage, whose ID is in the pass's Events.
+// A driver's error marks the step and the pass that it ends; a normal answer does not. The call
+// that may be lost is marked before it, in the trace of the stage, whose ID is in the pass's
+// Events.
 func TestCallInAPassMarksIt(t *testing.T) {
 	tracer, _, exporter := exporting()
 	d := TraceDriver(broken{}, "p", tracer, nil)
@@ -146,7 +147,8 @@ func TestCallInAPassMarksIt(t *testing.T) {
 	}
 }
 
-// sweeping is a driver that lists nothing, and fails every deletion with an error that is not the contract's.
+// sweeping is a driver that lists nothing, and fails every deletion with an error that is not the
+// contract's.
 type sweeping struct{ broken }
 
 func (sweeping) Scope(driver.ScopeRequest) (string, error) { return "account", nil }

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Traceparent returns the W3C traceparent of the span in ctx, to be recorded on objects that the span makes or changes; "" when there
-// is no span that is sampled.
+// Traceparent returns the W3C traceparent of the span in ctx, to be recorded on objects that the
+// span makes or changes; "" when there is no span that is sampled.
 func Traceparent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -18,9 +18,9 @@ func Traceparent(ctx context.Context) string {
 	return carrier.Get("traceparent")
 }
 
-// LinkTo links the span in ctx to the one that a W3C traceparent names, such as one that was recorded on an object when it
-// was created. Nothing happens when there is no span, no traceparent that can be read, or one of a span that is not sampled: the link
-// would lead nowhere.
+// LinkTo links the span in ctx to the one that a W3C traceparent names, such as one that was
+// recorded on an object when it was created. Nothing happens when there is no span, no traceparent
+// that can be read, or one of a span that is not sampled: the link would lead nowhere.
 func LinkTo(ctx context.Context, traceparent string) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {

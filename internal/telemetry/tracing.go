@@ -22,15 +22,17 @@ const ServiceName = "machine-controller-fleet"
 
 // Process is what traces state about the process that sends them.
 type Process struct {
-	// Fleet is the name of the fleet, Replica that of this process within it, and Version that of its build.
+	// Fleet is the name of the fleet, Replica that of this process within it, and Version that of its
+	// build.
 	Fleet, Replica, Version string
 	// Namespace and PodUID are those of the pod that the process runs in; "" when they are not known.
 	Namespace, PodUID string
 }
 
-// NewTracerProvider returns a provider that exports spans as the OTEL_* variables configure, and a function that sends the remaining spans and
-// stops it. Of these variables the sampler has another meaning: its ratio is that of roots whose whole life is sampled. The provider does
-// nothing without an endpoint or a name of an exporter, with the exporter none, and with OTEL_SDK_DISABLED.
+// NewTracerProvider returns a provider that exports spans as the OTEL_* variables configure, and a
+// function that sends the remaining spans and stops it. Of these variables the sampler has another
+// meaning: its ratio is that of roots whose whole life is sampled. The provider does nothing
+// without an endpoint or a name of an exporter, with the exporter none, and with OTEL_SDK_DISABLED.
 // Errors: invalid variables.
 func NewTracerProvider(ctx context.Context, p Process) (trace.TracerProvider, func(context.Context) error, error) {
 	idle := func(context.Context) error { return nil }
@@ -58,7 +60,8 @@ func NewTracerProvider(ctx context.Context, p Process) (trace.TracerProvider, fu
 	return provider, provider.Shutdown, nil
 }
 
-// exportEvery is how often spans are sent: what a process has not sent when it is killed is lost. OTEL_BSP_SCHEDULE_DELAY replaces it.
+// exportEvery is how often spans are sent: what a process has not sent when it is killed is lost.
+// OTEL_BSP_SCHEDULE_DELAY replaces it.
 const exportEvery = time.Second
 
 func batches() []sdktrace.BatchSpanProcessorOption {
@@ -97,14 +100,15 @@ const (
 	tracesProtocolVariable = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 )
 
-// configured reports whether the environment names a destination of spans. OpenTelemetry's default, a collector on this host, would have every
-// replica without one log errors.
+// configured reports whether the environment names a destination of spans. OpenTelemetry's default,
+// a collector on this host, would have every replica without one log errors.
 func configured() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" || os.Getenv(exporterVariable) != ""
 }
 
-// newExporter returns the exporter that the environment names, OTLP by default. OTLP uses gRPC unless a protocol is named;
-// autoexport's own default is http/protobuf, which the ports of our examples and of existing installations do not accept.
+// newExporter returns the exporter that the environment names, OTLP by default. OTLP uses gRPC
+// unless a protocol is named; autoexport's own default is http/protobuf, which the ports of our
+// examples and of existing installations do not accept.
 func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	exporter, protocol := os.Getenv(exporterVariable), cmp.Or(os.Getenv(tracesProtocolVariable), os.Getenv(protocolVariable))
 	create := func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }

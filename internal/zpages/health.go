@@ -27,9 +27,11 @@ type Report struct {
 	Notes []string
 }
 
-// RegisterHealth serves a report at a path, such as /readyz, and each check at the path below it. The status is 200 when all checks have
-// passed, and 503 otherwise. With ?verbose, and when a check has failed, each check has a line, such as "[+]ping ok" or "[-]ping failed:
-// …". A check that ?exclude= names does not count; it may be given several times. The context of report ends after a second.
+// RegisterHealth serves a report at a path, such as /readyz, and each check at the path below it.
+// The status is 200 when all checks have passed, and 503 otherwise. With ?verbose, and when a check
+// has failed, each check has a line, such as "[+]ping ok" or "[-]ping failed: …". A check that
+// ?exclude= names does not count; it may be given several times. The context of report ends after a
+// second.
 func RegisterHealth(mux *http.ServeMux, path string, report func(context.Context) Report) {
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		serveReport(w, r, strings.TrimPrefix(path, "/"), limited(r, report))

@@ -8,12 +8,13 @@ import (
 	"syscall"
 )
 
-// Lock is an exclusive lock on a file in a folder that outlives the processes of a pod, but is used by this pod only. Holding it
-// proves that every earlier process of the pod that held it is gone, also a stopped one: only then does the kernel release it.
+// Lock is an exclusive lock on a file in a folder that outlives the processes of a pod, but is used
+// by this pod only. Holding it proves that every earlier process of the pod that held it is gone,
+// also a stopped one: only then does the kernel release it.
 type Lock struct{ file *os.File }
 
-// AcquireLock acquires the lock, and returns nil if another process has it. It is held until the process ends, or Close. Errors: the
-// folder cannot be written.
+// AcquireLock acquires the lock, and returns nil if another process has it. It is held until the
+// process ends, or Close. Errors: the folder cannot be written.
 func AcquireLock(folder string) (*Lock, error) {
 	name := filepath.Join(folder, "session.lock")
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the folder is a flag

@@ -16,8 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// The requests of tenants use up the rate limit of the configuration and all streams of their connection; renewals are sent all the
-// same, over connections that only they have.
+// The requests of tenants use up the rate limit of the configuration and all streams of their
+// connection; renewals are sent all the same, over connections that only they have.
 func TestSessionSharesNoConnectionAndNoRateLimit(t *testing.T) {
 	var mu sync.Mutex
 	from := map[string]map[string]bool{} // addresses of clients, by resource

@@ -22,14 +22,16 @@ import (
 
 // Config describes a Store. All fields are required.
 type Config struct {
-	// Client is the configuration for the control cluster; its transport has to check what each request needs, and that an API server has written
-	// each answer: only its own status proves that a Lease is missing, or that a request had no effect.
+	// Client is the configuration for the control cluster; its transport has to check what each
+	// request needs, and that an API server has written each answer: only its own status proves that a
+	// Lease is missing, or that a request had no effect.
 	Client *rest.Config
 	// Namespace and Fleet identify the Leases.
 	Namespace, Fleet string
 	// Timeout bounds each request.
 	Timeout time.Duration
-	// Quiet is the time without any event after which a watch is replaced. A fleet renews a Lease every few seconds.
+	// Quiet is the time without any event after which a watch is replaced. A fleet renews a Lease
+	// every few seconds.
 	Quiet time.Duration
 	// Clock is the clock of the watch.
 	Clock clock.WithTicker
@@ -47,15 +49,17 @@ type Store struct {
 // Validate returns an error that names the fields that are missing.
 func (c Config) Validate() error { return required.Fields(c) }
 
-// NewStore returns a Store with its own connections and no limit of rate: the work of tenants does not delay it. It sends no request.
-// Errors: fields that are missing, and a configuration from which no client can be created.
+// NewStore returns a Store with its own connections and no limit of rate: the work of tenants does
+// not delay it. It sends no request. Errors: fields that are missing, and a configuration from
+// which no client can be created.
 func NewStore(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	own := rest.CopyConfig(cfg.Client)
 	own.QPS, own.RateLimiter = -1, nil
-	// With HTTP/1.1 a request that times out closes its connection; with HTTP/2 all requests would share one that may be dead.
+	// With HTTP/1.1 a request that times out closes its connection; with HTTP/2 all requests would
+	// share one that may be dead.
 	own.NextProtos = []string{"http/1.1"}
 	client, err := rest.HTTPClientFor(own)
 	if err != nil {
@@ -108,8 +112,9 @@ func (s *Store) list(ctx context.Context) ([]*coordinationv1.Lease, error) {
 	return leases, nil
 }
 
-// update refuses what an API server would accept: a PUT without a UID on a Lease that is gone would create a new one, and one
-// without a resourceVersion would overwrite a version that was never read.
+// update refuses what an API server would accept: a PUT without a UID on a Lease that is gone would
+// create a new one, and one without a resourceVersion would overwrite a version that was never
+// read.
 func (s *Store) update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	if lease == nil || lease.UID == "" || lease.ResourceVersion == "" {
 		return nil, &invalidError{"expected a Lease with UID and resourceVersion to update"}
@@ -151,7 +156,8 @@ func outcomeOf(err error) membership.Outcome {
 	return membership.Refused
 }
 
-// notSent reports whether the transport refused the request: such an error has a method NotSent that returns true.
+// notSent reports whether the transport refused the request: such an error has a method NotSent
+// that returns true.
 func notSent(err error) bool {
 	refusal, ok := errors.AsType[interface {
 		error

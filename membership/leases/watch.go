@@ -25,7 +25,8 @@ type Observer interface {
 	Gone(lease *coordinationv1.Lease)
 }
 
-// Watch shows the observer the fleet's Leases until ctx ends, also when connections and API servers fail.
+// Watch shows the observer the fleet's Leases until ctx ends, also when connections and API servers
+// fail.
 func (s *Store) Watch(ctx context.Context, o Observer) {
 	lists := &objectcache.ListerWatcher{Source: s.source(), Selector: s.selector()}
 	reflector := cache.NewReflectorWithOptions(lists, &coordinationv1.Lease{}, &sink{o}, cache.ReflectorOptions{
@@ -54,8 +55,8 @@ func (s *Store) source() objectcache.Source {
 	}
 }
 
-// begin starts a watch within the timeout: over a dead connection, or from a server that hangs, no answer would ever arrive. end
-// ends its request.
+// begin starts a watch within the timeout: over a dead connection, or from a server that hangs, no
+// answer would ever arrive. end ends its request.
 func (s *Store) begin(ctx context.Context, options metav1.ListOptions) (inner watch.Interface, end context.CancelFunc, err error) {
 	ctx, end = context.WithCancel(ctx)
 	answered := make(chan struct{})
@@ -76,7 +77,8 @@ func (s *Store) begin(ctx context.Context, options metav1.ListOptions) (inner wa
 	return inner, end, err
 }
 
-// whileBusy ends a watch, and its request, that shows nothing: its connection may be dead without any error.
+// whileBusy ends a watch, and its request, that shows nothing: its connection may be dead without
+// any error.
 func (s *Store) whileBusy(inner watch.Interface, end context.CancelFunc) watch.Interface {
 	events := make(chan watch.Event)
 	outer := watch.NewProxyWatcher(events)

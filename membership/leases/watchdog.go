@@ -13,8 +13,8 @@ import (
 // watchEvery is the time between two checks of the watchdog.
 const watchEvery = 250 * time.Millisecond
 
-// Watchdog ends the process if what should have ended at the fence has not. It is the last resort, for a process in which nothing
-// else responds any more, and so it depends on nothing else.
+// Watchdog ends the process if what should have ended at the fence has not. It is the last resort,
+// for a process in which nothing else responds any more, and so it depends on nothing else.
 type Watchdog struct {
 	Clock clock.WithTicker
 	// Now returns the moment on both clocks.
@@ -49,7 +49,8 @@ func (w *Watchdog) Run(ctx context.Context) {
 		if fence := w.Fence(); !fence.IsZero() {
 			last = fence
 		}
-		// A process that was stopped notices the elapsed time when it is resumed: what it cancels then has until the next check.
+		// A process that was stopped notices the elapsed time when it is resumed: what it cancels then
+		// has until the next check.
 		late = count(late, !last.IsZero() && now.Reached(last.Add(w.After)) && w.busy(ctx) > 0)
 		silent = count(silent, now.Since(w.Beat()) > w.Silence)
 		switch {

@@ -17,8 +17,10 @@ const (
 	Works
 )
 
-// EvidenceOf returns what the outcome of a call shows. A cloud that throttles has answered, unless the driver has not sent the request. Unavailable is no answer also where it requests a wait: a proxy of this replica can. Drivers of Machine Controller Manager return Internal or Unknown for a lost
-// connection; where these are answers, they are the same for all replicas.
+// EvidenceOf returns what the outcome of a call shows. A cloud that throttles has answered, unless
+// the driver has not sent the request. Unavailable is no answer also where it requests a wait: a
+// proxy of this replica can. Drivers of Machine Controller Manager return Internal or Unknown for a
+// lost connection; where these are answers, they are the same for all replicas.
 func EvidenceOf(err error) Evidence {
 	if driver.IsThrottled(err) {
 		if driver.IsPending(err) {

@@ -73,7 +73,8 @@ func TestTheEndOfATryThatIsForgottenIsIgnored(t *testing.T) {
 	s.expect("no replica asks any more", nothing)
 }
 
-// Others compare with the class that is reported. Before there is a report, the class of the last call is the best one.
+// Others compare with the class that is reported. Before there is a report, the class of the last
+// call is the best one.
 func TestClassOfTries(t *testing.T) {
 	with := func(class string) Use { return Use{Key: "a/1", Provider: "p", Class: class} }
 	wantTry := func(s *story, class string) {
@@ -96,7 +97,8 @@ func TestClassOfTries(t *testing.T) {
 	wantTry(s, "a/third")
 }
 
-// When an account answers again, its driver may have been the reason: others of that driver are tried at once.
+// When an account answers again, its driver may have been the reason: others of that driver are
+// tried at once.
 func TestOnlyARecoveryHasOthersTried(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers Use
@@ -155,7 +157,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 	}
 }
 
-// An account that fails here is tried for the report of this replica. That others ask for it adds no try and no answer.
+// An account that fails here is tried for the report of this replica. That others ask for it adds
+// no try and no answer.
 func TestAQuestionForASuspect(t *testing.T) {
 	s := newStory(t)
 	s.call(use("a"), Unanswered)
@@ -247,7 +250,8 @@ func TestTriesAreInTurn(t *testing.T) {
 	}
 }
 
-// Half of the places are for accounts that others have not been asked for; those that one side does not need are the other's.
+// Half of the places are for accounts that others have not been asked for; those that one side does
+// not need are the other's.
 func TestPlacesOfAReport(t *testing.T) {
 	for _, test := range []struct{ confirmed, others, most, wantConfirmed, wantOthers int }{
 		{10, 10, 8, 4, 4}, {10, 1, 8, 7, 1}, {1, 10, 8, 1, 7}, {0, 10, 8, 0, 8}, {10, 0, 8, 8, 0}, {3, 3, 1, 1, 0}, {2, 2, 8, 2, 2},

@@ -16,23 +16,27 @@ const (
 	// TryTimeout is how long one try may take.
 	TryTimeout = 15 * time.Second
 
-	// tryEvery is the time between two tries of an account while slots may move; it doubles with each failure, up to tryRarely, which is
-	// the time where no slot needs the account.
+	// tryEvery is the time between two tries of an account while slots may move; it doubles with each
+	// failure, up to tryRarely, which is the time where no slot needs the account.
 	tryEvery, tryRarely = 30 * time.Second, 5 * time.Minute
-	// freshFor is for how long after a try an account counts as reached while slots may move: the time to the end of the next try.
+	// freshFor is for how long after a try an account counts as reached while slots may move: the time
+	// to the end of the next try.
 	freshFor = 50 * time.Second
-	// forgetAfter and forgetFailingAfter are after what time without evidence an account is forgotten: before it fails, and later.
+	// forgetAfter and forgetFailingAfter are after what time without evidence an account is forgotten:
+	// before it fails, and later.
 	forgetAfter, forgetFailingAfter = 10 * time.Minute, time.Hour
 
-	// mostSuspects bounds the accounts that are remembered, mostOfNamespace those of one namespace. Where namespaces have more together, each
-	// has an equal share.
+	// mostSuspects bounds the accounts that are remembered, mostOfNamespace those of one namespace.
+	// Where namespaces have more together, each has an equal share.
 	mostSuspects, mostOfNamespace = 1024, 64
 	// mostQuestions bounds the accounts of others that are tried.
 	mostQuestions = 128
-	// reportedOfNamespace is how many accounts of one namespace are reported at a time. Those that are not have their turn later.
+	// reportedOfNamespace is how many accounts of one namespace are reported at a time. Those that are
+	// not have their turn later.
 	reportedOfNamespace = 2
 	turn                = 2 * time.Minute
-	// driverNamespaces is in how many namespaces accounts of a driver have to fail, while none answers, for the driver to be failing.
+	// driverNamespaces is in how many namespaces accounts of a driver have to fail, while none
+	// answers, for the driver to be failing.
 	driverNamespaces = 4
 )
 
@@ -52,7 +56,8 @@ func namespaceOf(key string) string {
 	return namespace
 }
 
-// DriverKey returns the key of a whole driver. It differs from those of accounts: no namespace has a blank.
+// DriverKey returns the key of a whole driver. It differs from those of accounts: no namespace has
+// a blank.
 func DriverKey(provider string) string { return "driver " + provider }
 
 // Try is an account to be tried with a class.
@@ -105,12 +110,14 @@ type question struct {
 	hurry bool // there are slots that need it
 }
 
-// Tracker records what one replica knows of accounts. New returns one. It is not safe for concurrent use.
+// Tracker records what one replica knows of accounts. New returns one. It is not safe for
+// concurrent use.
 type Tracker struct {
 	suspects  map[string]*suspect
 	questions map[Try]*question
 	answered  map[string]time.Time // when an account of a driver last answered, by provider
-	// confirmed are the accounts that answer others, as they report. classes are those that failing drivers were last reported with.
+	// confirmed are the accounts that answer others, as they report. classes are those that failing
+	// drivers were last reported with.
 	confirmed map[string]bool
 	classes   map[string]string
 }
@@ -142,7 +149,8 @@ func (t *Tracker) Called(use Use, e Evidence, began, now time.Time) {
 	}
 }
 
-// answer records that an account has answered. Others of its driver are tried soon: the driver may have been the reason.
+// answer records that an account has answered. Others of its driver are tried soon: the driver may
+// have been the reason.
 func (t *Tracker) answer(use Use, now time.Time) {
 	if _, failed := t.suspects[use.Key]; failed {
 		delete(t.suspects, use.Key)
@@ -178,7 +186,8 @@ func (t *Tracker) suspect(use Use, now time.Time) *suspect {
 	return s
 }
 
-// last returns the suspect that is forgotten first for one of another namespace: the latest of a namespace that has the most.
+// last returns the suspect that is forgotten first for one of another namespace: the latest of a
+// namespace that has the most.
 func (t *Tracker) last(has map[string]int) *suspect {
 	return slices.MaxFunc(slices.Collect(maps.Values(t.suspects)), func(a, b *suspect) int {
 		return cmp.Or(cmp.Compare(has[a.namespace()], has[b.namespace()]), a.since.Compare(b.since), cmp.Compare(a.Key, b.Key))
@@ -218,8 +227,9 @@ func (t *Tracker) Heard(reports []member.Accounts) {
 	t.questions = asked
 }
 
-// Due returns at most a number of tries that are due, and marks them as running. Each namespace has one before any has two at a time, those
-// first whose last try is longest ago. The caller reports the result of each.
+// Due returns at most a number of tries that are due, and marks them as running. Each namespace has
+// one before any has two at a time, those first whose last try is longest ago. The caller reports
+// the result of each.
 func (t *Tracker) Due(most int, now time.Time) (due []Try) {
 	for key, s := range t.suspects {
 		switch {
@@ -329,7 +339,8 @@ func (t *Tracker) Report(now time.Time) member.Accounts {
 	return report
 }
 
-// failing returns the failing accounts to report. A driver that answers no account stands for all of them.
+// failing returns the failing accounts to report. A driver that answers no account stands for all
+// of them.
 func (t *Tracker) failing(turns int) (report []member.Account) {
 	ofDriver, ofNamespace := map[string][]*suspect{}, map[string][]*suspect{}
 	for _, key := range slices.Sorted(maps.Keys(t.suspects)) {
@@ -357,8 +368,9 @@ func (t *Tracker) failing(turns int) (report []member.Account) {
 	return t.first(report, member.MostFailing, turns)
 }
 
-// first returns at most a number of accounts: those that answer others, which are to be kept away from here, and then each in its turn. Half of
-// the places are for those that others have not been asked for: without, the first ones would have all places permanently.
+// first returns at most a number of accounts: those that answer others, which are to be kept away
+// from here, and then each in its turn. Half of the places are for those that others have not been
+// asked for: without, the first ones would have all places permanently.
 func (t *Tracker) first(all []member.Account, most, turns int) []member.Account {
 	var kept, rest []member.Account
 	for _, one := range all {
@@ -372,8 +384,8 @@ func (t *Tracker) first(all []member.Account, most, turns int) []member.Account 
 	return append(kept, some(rest, most-len(kept), turns)...)
 }
 
-// classOf returns the class with which others try a failing driver: the same one while it answers them, and else each in its turn, since an
-// account may be away for all.
+// classOf returns the class with which others try a failing driver: the same one while it answers
+// them, and else each in its turn, since an account may be away for all.
 func (t *Tracker) classOf(provider string, failing []*suspect, turns int) string {
 	class := t.classes[provider]
 	if isFailing := slices.ContainsFunc(failing, func(s *suspect) bool { return s.Class == class }); !isFailing || !t.confirmed[DriverKey(provider)] {
@@ -383,7 +395,8 @@ func (t *Tracker) classOf(provider string, failing []*suspect, turns int) string
 	return class
 }
 
-// isDriver reports whether failing accounts of a driver show that the driver itself does not answer.
+// isDriver reports whether failing accounts of a driver show that the driver itself does not
+// answer.
 func (t *Tracker) isDriver(provider string, failing []*suspect) bool {
 	namespaces, first := map[string]bool{}, failing[0].since
 	for _, s := range failing {

@@ -192,7 +192,8 @@ func TestAccountsOfOthersReportsAreTried(t *testing.T) {
 	s.expect("asked again", unreached)
 }
 
-// A replica finds out after a minute that a cloud does not answer; by then no other one still reports that it does.
+// A replica finds out after a minute that a cloud does not answer; by then no other one still
+// reports that it does.
 func TestWhatIsAwayForAllIsNotReportedAsReached(t *testing.T) {
 	s := newStory(t)
 	s.Heard(asked(use("a"), 1))

@@ -10,8 +10,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// peer answers what this replica reports as another replica does that reaches all: each reported key is confirmed from then on, for 6 minutes after
-// it was last reported (freshFor+tryRarely).
+// peer answers what this replica reports as another replica does that reaches all: each reported
+// key is confirmed from then on, for 6 minutes after it was last reported (freshFor+tryRarely).
 type peer map[string]time.Time
 
 func (p peer) hears(s *story, seen map[string]int) {
@@ -28,7 +28,8 @@ func (p peer) hears(s *story, seen map[string]int) {
 	s.Heard([]member.Accounts{report})
 }
 
-// More accounts fail here than are reported at a time, and another replica reaches all of them: each has its turn.
+// More accounts fail here than are reported at a time, and another replica reaches all of them:
+// each has its turn.
 func TestEachFailingAccountHasItsTurnWhenOthersReachThem(t *testing.T) {
 	for name, test := range map[string]struct{ namespaces, each int }{"three of a namespace": {1, 3}, "16 of 8 namespaces": {8, 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +51,8 @@ func TestEachFailingAccountHasItsTurnWhenOthersReachThem(t *testing.T) {
 	}
 }
 
-// triesOf runs four tries at a time, as a replica does, of which those that hang take TryTimeout. It returns when those of a key began.
+// triesOf runs four tries at a time, as a replica does, of which those that hang take TryTimeout.
+// It returns when those of a key began.
 func (s *story) triesOf(d time.Duration, hangs func(Try) bool, key string, each func(i int)) (at []time.Duration) {
 	type running struct {
 		try Try
@@ -86,7 +88,8 @@ func (s *story) triesOf(d time.Duration, hangs func(Try) bool, key string, each 
 	return at
 }
 
-// A tenant has accounts that hang. What another replica asks for another tenant is tried all the same, about every 30 s.
+// A tenant has accounts that hang. What another replica asks for another tenant is tried all the
+// same, about every 30 s.
 func TestTriesOfATenantDoNotDelayThoseOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespaces int
@@ -122,7 +125,8 @@ func TestTriesOfATenantDoNotDelayThoseOfOthers(t *testing.T) {
 	}
 }
 
-// A class is replaced by another, as with each rollout of Gardener, while its account does not answer: others try the account with the new one.
+// A class is replaced by another, as with each rollout of Gardener, while its account does not
+// answer: others try the account with the new one.
 func TestAFailingAccountIsReportedWithAClassThatExists(t *testing.T) {
 	s := newStory(t)
 	s.call(Use{Key: "a/1", Provider: "p", Class: "a/old"}, Unanswered)
@@ -143,7 +147,8 @@ func TestAFailingAccountIsReportedWithAClassThatExists(t *testing.T) {
 	}
 }
 
-// Tenants whose accounts do not answer fill all places. The accounts of another namespace get theirs all the same, up to an equal share, and keep it.
+// Tenants whose accounts do not answer fill all places. The accounts of another namespace get
+// theirs all the same, up to an equal share, and keep it.
 func TestAccountsOfANamespaceAreRememberedWhenOthersHaveMoreThanFit(t *testing.T) {
 	s := newStory(t)
 	hostile := func() {
@@ -178,7 +183,8 @@ func TestAccountsOfANamespaceAreRememberedWhenOthersHaveMoreThanFit(t *testing.T
 	t.Error("no account of the other namespace is reported")
 }
 
-// No namespace has more than its share, so that accounts of namespaces with as many do not displace each other in turn.
+// No namespace has more than its share, so that accounts of namespaces with as many do not displace
+// each other in turn.
 func TestAccountsOfEqualNamespacesStay(t *testing.T) {
 	s := newStory(t)
 	key := func(n, i int) string { return fmt.Sprintf("n%d/%d", n, i) }

@@ -21,7 +21,8 @@ func set(names ...string) map[string]bool {
 	return all
 }
 
-// TestSlotsLeaveReplicasThatDoNotReachTheirAccounts uses small worlds at one o'clock. All slots weigh the same.
+// TestSlotsLeaveReplicasThatDoNotReachTheirAccounts uses small worlds at one o'clock. All slots
+// weigh the same.
 func TestSlotsLeaveReplicasThatDoNotReachTheirAccounts(t *testing.T) {
 	const now = time.Hour
 	a, b, c := Replica{Name: "a"}, Replica{Name: "b"}, Replica{Name: "c"}
@@ -149,9 +150,10 @@ func drawAccounts(t *rapid.T, f *fleet) {
 	}
 }
 
-// TestMovesForAccounts checks, in any world in which the replicas do not change, that moves end, that each of them is to a replica that
-// reaches the account and fails none of the slot, that what no replica reaches moves nothing, and that at the end no slot is left where a
-// replica with room could serve it wholly.
+// TestMovesForAccounts checks, in any world in which the replicas do not change, that moves end,
+// that each of them is to a replica that reaches the account and fails none of the slot, that what
+// no replica reaches moves nothing, and that at the end no slot is left where a replica with room
+// could serve it wholly.
 func TestMovesForAccounts(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, rapid.SampledFrom([]int{1, 8, 64}).Draw(t, "slots"))

@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// Assign returns which slots are assigned to another replica. It is total and deterministic. Without a replica that stays nothing
-// can be assigned, and the verdict is empty.
+// Assign returns which slots are assigned to another replica. It is total and deterministic.
+// Without a replica that stays nothing can be assigned, and the verdict is empty.
 //
-// The necessary moves are first: slots return to their home, and slots that are not assigned to a replica that stays get one.
-// Then, within limits, the desirable ones: newcomers get their share, and replicas that carry too much hand some of it over.
+// The necessary moves are first: slots return to their home, and slots that are not assigned to a
+// replica that stays get one. Then, within limits, the desirable ones: newcomers get their share,
+// and replicas that carry too much hand some of it over.
 func Assign(c Config, w World) Verdict {
 	b := newBoard(c, w)
 	if len(b.replicas) == 0 {
@@ -25,8 +26,8 @@ func Assign(c Config, w World) Verdict {
 	return b.verdict()
 }
 
-// returnHome assigns slots to the replica that held them before it left. No limit applies: this undoes the moves that its leaving
-// caused.
+// returnHome assigns slots to the replica that held them before it left. No limit applies: this
+// undoes the moves that its leaving caused.
 func (b *board) returnHome() {
 	for s := range b.slots {
 		slot := &b.slots[s]
@@ -36,8 +37,8 @@ func (b *board) returnHome() {
 	}
 }
 
-// place assigns every slot that is not assigned, and reassigns every slot that its replica does not take or cannot serve. The
-// heaviest slots are first, while there are the most choices.
+// place assigns every slot that is not assigned, and reassigns every slot that its replica does not
+// take or cannot serve. The heaviest slots are first, while there are the most choices.
 func (b *board) place() {
 	var unplaced []int
 	for s := range b.slots {
@@ -61,14 +62,16 @@ func (b *board) place() {
 	}
 }
 
-// placeFor returns the replica for a slot that needs another one; none if it has to stay where it is.
+// placeFor returns the replica for a slot that needs another one; none if it has to stay where it
+// is.
 func (b *board) placeFor(slot *slot) int {
 	holder, lives := b.index[slot.Holder]
 	isForced := slot.why != NotAcquired && slot.why != Unfit
 	if lives && isForced && b.limit(slot, holder) < Evict && !b.passed(slot, holder) {
 		return holder // an earlier assignment has not been carried out: then the slot stays
 	}
-	// The predicates for replicas that may have it, the best first. A slot that was never served cannot be served worse.
+	// The predicates for replicas that may have it, the best first. A slot that was never served
+	// cannot be served worse.
 	choices := []func(r int) bool{
 		func(r int) bool { return b.mayReceive(slot, r) && len(slot.unreached) > 0 && b.mayTake(r) },
 		func(r int) bool {
@@ -110,8 +113,8 @@ func (b *board) whyUnplaced(s int) Reason {
 	}
 }
 
-// receiver returns the replica for a slot, of those that may have it: the one that the table names if the slot does not make it
-// too busy, otherwise the one that is least busy with the slot.
+// receiver returns the replica for a slot, of those that may have it: the one that the table names
+// if the slot does not make it too busy, otherwise the one that is least busy with the slot.
 func (b *board) receiver(slot *slot, may func(r int) bool) int {
 	best := b.leastBusy(slot, may)
 	if best == none {
@@ -134,8 +137,8 @@ func (b *board) leastBusy(slot *slot, may func(r int) bool) int {
 	return best
 }
 
-// probe assigns one slot to each replica that has to show first that it can serve it: the lightest slot of a replica that has
-// others.
+// probe assigns one slot to each replica that has to show first that it can serve it: the lightest
+// slot of a replica that has others.
 func (b *board) probe() {
 	for r := range b.replicas {
 		if b.replicas[r].misses {
@@ -171,7 +174,8 @@ func (b *board) isToProbe(slot *slot, r int) bool {
 	return false
 }
 
-// isBetterProbe reports whether a slot is better than another for probing a replica: its home is there, or it is lighter.
+// isBetterProbe reports whether a slot is better than another for probing a replica: its home is
+// there, or it is lighter.
 func (b *board) isBetterProbe(slot, than *slot, r int) bool {
 	name := b.replicas[r].Name
 	if home, other := b.homeOf(slot) == name, b.homeOf(than) == name; home != other {
@@ -180,15 +184,15 @@ func (b *board) isBetterProbe(slot, than *slot, r int) bool {
 	return slot.cost < than.cost
 }
 
-// A newcomer has less than half of its share of the slots, and less than half of the mean load; it is filled up to its share of
-// the load, and to slightly more than its share of the slots at most.
+// A newcomer has less than half of its share of the slots, and less than half of the mean load; it
+// is filled up to its share of the load, and to slightly more than its share of the slots at most.
 const (
 	newcomerBelow = 0.5
 	joinAtMost    = 1.2
 )
 
-// fillNewcomers gives newcomers their share: first the slots for which the table names them, from replicas that carry enough, then
-// what is missing, from the busiest. All moves are to newcomers.
+// fillNewcomers gives newcomers their share: first the slots for which the table names them, from
+// replicas that carry enough, then what is missing, from the busiest. All moves are to newcomers.
 func (b *board) fillNewcomers() {
 	newcomer := make([]bool, len(b.replicas))
 	for r := range b.replicas {
@@ -223,16 +227,18 @@ func (b *board) fillNewcomers() {
 	}
 }
 
-// nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a fitting one. spent are the
-// pairs of a newcomer and a replica that has no slot for it. It will not have one later either, because all moves are to
-// newcomers: the newcomer only becomes busier, the other replica only less busy.
+// nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a
+// fitting one. spent are the pairs of a newcomer and a replica that has no slot for it. It will not
+// have one later either, because all moves are to newcomers: the newcomer only becomes busier, the
+// other replica only less busy.
 func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receiver, number int) {
 	donors := b.byLoad(true)
 	for _, r := range b.byLoad(false) {
 		if !newcomer[r] || b.load(r) >= (2-b.config.EvenBelow)*b.mean || float64(b.replicas[r].slots+1) > joinAtMost*b.fairSlots(r) {
 			continue
 		}
-		// The slot whose weight is nearest to the mean weight of the missing ones, so that both shares are reached together.
+		// The slot whose weight is nearest to the mean weight of the missing ones, so that both shares
+		// are reached together.
 		missing := max(1, b.fairSlots(r)-float64(b.replicas[r].slots))
 		ideal := (b.mean - b.load(r)) * b.replicas[r].Capacity / missing
 		for _, donor := range donors {
@@ -248,7 +254,8 @@ func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receive
 	return none, none
 }
 
-// nearest returns the slot of a donor that may move to a newcomer and whose cost is nearest to the ideal one; none if there is none.
+// nearest returns the slot of a donor that may move to a newcomer and whose cost is nearest to the
+// ideal one; none if there is none.
 func (b *board) nearest(donor, newcomer int, ideal float64) int {
 	best, distance := none, 0.0
 	for _, s := range b.replicas[donor].held {
@@ -263,8 +270,9 @@ func (b *board) nearest(donor, newcomer int, ideal float64) int {
 	return best
 }
 
-// evenOut moves slots from each replica that carries too much until it does not. While a replica is awaited, only the slots that
-// wait for it move: the others are where they belong once it has returned.
+// evenOut moves slots from each replica that carries too much until it does not. While a replica is
+// awaited, only the slots that wait for it move: the others are where they belong once it has
+// returned.
 func (b *board) evenOut() {
 	stuck := make([]bool, len(b.replicas))
 	for budget := b.loadBudget(); budget > 0; {

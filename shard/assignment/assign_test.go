@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestAssign uses small worlds at one o'clock, with the arithmetic next to each. A machine costs ten, a slot one.
+// TestAssign uses small worlds at one o'clock, with the arithmetic next to each. A machine costs
+// ten, a slot one.
 func TestAssign(t *testing.T) {
 	const now = time.Hour
 	a, b, c := Replica{Name: "a"}, Replica{Name: "b"}, Replica{Name: "c"}
@@ -35,7 +36,8 @@ func TestAssign(t *testing.T) {
 			[]Slot{held("a", 5), held("b", 5)},
 			[]Move{{Slot: 0, From: "a", To: "b", Why: Gone}},
 		},
-		// a has 51 and b 31. Slot 2 is the heavier one: b is the less busy with it, 82 < 102. Then slot 3: a 72, b 103.
+		// a has 51 and b 31. Slot 2 is the heavier one: b is the less busy with it, 82 < 102. Then slot
+		// 3: a 72, b 103.
 		"the heaviest first, each to the least busy": {
 			[]Replica{a, b},
 			[]Slot{held("a", 5), held("b", 3), {Weight: 5}, {Weight: 2}},
@@ -116,7 +118,8 @@ func TestAssign(t *testing.T) {
 				{Slot: 7, From: "a", To: "b", Why: Joined},
 			},
 		},
-		// 6 × 11 = 66 for capacities 1 and 2: 22 and 44. Half of the slots may move in a minute, which is 3.
+		// 6 × 11 = 66 for capacities 1 and 2: 22 and 44. Half of the slots may move in a minute, which is
+		// 3.
 		"a newcomer with twice the capacity, up to the limit": {
 			[]Replica{a, {Name: "b", Capacity: 2}},
 			[]Slot{held("a", 1), held("a", 1), held("a", 1), held("a", 1), held("a", 1), held("a", 1)},
@@ -132,7 +135,8 @@ func TestAssign(t *testing.T) {
 			slices.Concat([]Slot{held("a", 1), with(held("a", 1), justMoved), with(held("a", 1), justMoved)}, times(5, held("a", 1))),
 			[]Move{{Slot: 3, From: "a", To: "b", Why: Joined}, {Slot: 4, From: "a", To: "b", Why: Joined}},
 		},
-		// b has 1 of 11 slots, and with 91 more than half of the mean of 100.5. a has 110, which is 1.095 of it.
+		// b has 1 of 11 slots, and with 91 more than half of the mean of 100.5. a has 110, which is 1.095
+		// of it.
 		"a replica with few heavy slots is not a newcomer": {[]Replica{a, b}, append(times(10, held("a", 1)), held("b", 9)), nil},
 		// a has 2 × 11 + 11 × 1 = 33, b 11, the mean is 22.
 		"a replica with half of the mean load is not a newcomer": {
@@ -143,7 +147,8 @@ func TestAssign(t *testing.T) {
 		"a replica with half of its share of the slots is not a newcomer": {
 			[]Replica{a, b}, append(times(3, with(held("a", 1), moved)), held("b", 0)), nil,
 		},
-		// a has 101 + 61 + 81 = 243, b 192 / 3 = 64, the mean is 87. The table names b for slot 3, with which b would have 84.3.
+		// a has 101 + 61 + 81 = 243, b 192 / 3 = 64, the mean is 87. The table names b for slot 3, with
+		// which b would have 84.3.
 		"when a newcomer joins, others get nothing": {
 			[]Replica{a, {Name: "b", Capacity: 3}, c},
 			[]Slot{held("b", 9), held("b", 10), held("a", 10), held("a", 6), held("a", 8)},
@@ -159,11 +164,13 @@ func TestAssign(t *testing.T) {
 			[]Slot{held("a", 20), held("a", 20), held("a", 2)},
 			[]Move{{Slot: 2, From: "a", To: "b", Why: Joined}},
 		},
-		// Each slot is a whole share, by load and by number. The table names c for slot 0; without the table it is b's.
+		// Each slot is a whole share, by load and by number. The table names c for slot 0; without the
+		// table it is b's.
 		"a newcomer gets from the table up to its whole share": {
 			[]Replica{a, b, c}, times(3, held("a", 20)), []Move{{Slot: 0, From: "a", To: "c", Why: Joined}},
 		},
-		// All slots weigh the same, d has two. The table names b for slot 3; without the table it is slot 0.
+		// All slots weigh the same, d has two. The table names b for slot 3; without the table it is slot
+		// 0.
 		"a replica hands over what the table names down to the mean": {
 			[]Replica{a, b, c, {Name: "d"}},
 			[]Slot{held("d", 2), held("c", 2), held("a", 2), held("d", 2)},
@@ -175,27 +182,29 @@ func TestAssign(t *testing.T) {
 			[]Slot{held("a", 0), held("a", 6), held("a", 0), held("a", 6)},
 			[]Move{{Slot: 3, From: "a", To: "b", Why: Joined}},
 		},
-		// b gets slot 3, which the table names: 171 of a mean of 180. One of 11 more would be 182, at most 1.05 of the mean.
+		// b gets slot 3, which the table names: 171 of a mean of 180. One of 11 more would be 182, at
+		// most 1.05 of the mean.
 		"0.95 of the mean is the share of the load": {
 			[]Replica{a, b},
 			slices.Concat(times(3, held("a", 1)), []Slot{held("a", 17), held("a", 10)}, times(5, held("a", 1))),
 			[]Move{{Slot: 3, From: "a", To: "b", Why: Joined}},
 		},
-		// A share is 2.5 slots and 32.5 of load. b has 1, and gets slot 3, which the table names: 22. Slot 0 is then nearest to
-		// the 10.5 that are missing, and makes it 3 slots and 33.
+		// A share is 2.5 slots and 32.5 of load. b has 1, and gets slot 3, which the table names: 22.
+		// Slot 0 is then nearest to the 10.5 that are missing, and makes it 3 slots and 33.
 		"a newcomer gets up to 1.2 times its share of the slots": {
 			[]Replica{a, b},
 			[]Slot{held("a", 1), held("a", 3), held("a", 0), held("a", 2), held("b", 0)},
 			[]Move{{Slot: 0, From: "a", To: "b", Why: Joined}, {Slot: 3, From: "a", To: "b", Why: Joined}},
 		},
-		// A share is 5/3 slots and 198.3 of load, so 119 a slot: 91 is nearest. Then 107 are missing, and only the 11 fit.
+		// A share is 5/3 slots and 198.3 of load, so 119 a slot: 91 is nearest. Then 107 are missing, and
+		// only the 11 fit.
 		"a newcomer gets the slots that are nearest to what it lacks for each": {
 			[]Replica{a, b, c},
 			[]Slot{held("a", 20), held("a", 1), held("a", 9), held("c", 9), held("a", 20)},
 			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}, {Slot: 2, From: "a", To: "b", Why: Joined}},
 		},
-		// A share is 4.5 slots and 354.5 of load. With the slots 3, 4 and 7, which the table names, b has 4 slots and 314.
-		// 40.5 are missing, of half a slot, which counts as one: 41 is nearest.
+		// A share is 4.5 slots and 354.5 of load. With the slots 3, 4 and 7, which the table names, b has
+		// 4 slots and 314. 40.5 are missing, of half a slot, which counts as one: 41 is nearest.
 		"a newcomer that lacks less than a slot gets the one that is nearest to what it lacks": {
 			[]Replica{a, b},
 			[]Slot{
@@ -214,7 +223,8 @@ func TestAssign(t *testing.T) {
 			[]Slot{held("a", 1), held("a", 2), held("a", 11), held("b", 10)},
 			[]Move{{Slot: 1, From: "a", To: "b", Why: Load}},
 		},
-		// a 88, b 33, mean 60.5. A sixteenth of 11 slots is less than one, which is the least that may move.
+		// a 88, b 33, mean 60.5. A sixteenth of 11 slots is less than one, which is the least that may
+		// move.
 		"uneven: up to the limit": {
 			[]Replica{a, b}, append(times(8, held("a", 1)), times(3, held("b", 1))...), []Move{{Slot: 0, From: "a", To: "b", Why: Load}},
 		},
@@ -224,7 +234,8 @@ func TestAssign(t *testing.T) {
 		"uneven: a hands slots over until it has 1.05 of the mean": {
 			[]Replica{a, b}, append(times(16, held("a", 2)), times(24, held("b", 1))...), []Move{{Slot: 0, From: "a", To: "b", Why: Load}},
 		},
-		// a 182, b 102, mean 142. Of a's slots the one of 3 leaves 151 and 133; the one of 5 would leave 131 and 153.
+		// a 182, b 102, mean 142. Of a's slots the one of 3 leaves 151 and 133; the one of 5 would leave
+		// 131 and 153.
 		"uneven: the slot that evens out most": {
 			[]Replica{a, b},
 			[]Slot{held("a", 3), held("a", 5), held("a", 10), held("b", 10)},
@@ -257,7 +268,8 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestTheTableChooses checks that the table decides about a slot that makes neither replica too busy.
+// TestTheTableChooses checks that the table decides about a slot that makes neither replica too
+// busy.
 func TestTheTableChooses(t *testing.T) {
 	for _, test := range []struct{ a, b []int64 }{
 		{[]int64{13, 13, 14}, []int64{10, 10, 10, 10}}, // a carries 403, b 404
@@ -282,8 +294,9 @@ func TestTheTableChooses(t *testing.T) {
 	}
 }
 
-// TestNotAcquiredSlotMoves moves a slot to b, which rests, from a, which holds all the other slots or none. If a holds none, it
-// is less busy than b, and the table names it for some of the slots: it must not be assigned again what it does not take.
+// TestNotAcquiredSlotMoves moves a slot to b, which rests, from a, which holds all the other slots
+// or none. If a holds none, it is less busy than b, and the table names it for some of the slots:
+// it must not be assigned again what it does not take.
 func TestNotAcquiredSlotMoves(t *testing.T) {
 	for _, others := range []string{"a", "b"} {
 		for number := range 8 {
@@ -308,7 +321,8 @@ func TestWithoutReplicas(t *testing.T) {
 	}
 }
 
-// TestShares: a has 1 + 2 machines, b 3 machines at twice the capacity. The mean is (11 + 21 + 31) / 3 = 21; a carries 32.
+// TestShares: a has 1 + 2 machines, b 3 machines at twice the capacity. The mean is (11 + 21 + 31)
+// / 3 = 21; a carries 32.
 func TestShares(t *testing.T) {
 	f := newFleet(3, "b", "a")
 	f.replica("b").Capacity = 2

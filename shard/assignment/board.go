@@ -11,8 +11,8 @@ import (
 // none is the index of no replica, and of no slot.
 const none = -1
 
-// A machine costs ten, and a slot one: enough to spread empty slots too, and too little for them to outweigh machines. A weight
-// that would make sums overflow is invalid and is cut.
+// A machine costs ten, and a slot one: enough to spread empty slots too, and too little for them to
+// outweigh machines. A weight that would make sums overflow is invalid and is cut.
 const (
 	costOfMachine = 10
 	costOfSlot    = 1
@@ -111,7 +111,8 @@ func (b *board) move(s, to int, why Reason) {
 	*held = slices.Insert(*held, at, s)
 }
 
-// load returns the load of a replica; with, the load with one slot more; without, that of a slot's replica without the slot.
+// load returns the load of a replica; with, the load with one slot more; without, that of a slot's
+// replica without the slot.
 func (b *board) load(r int) float64 { return float64(b.replicas[r].cost) / b.replicas[r].Capacity }
 
 func (b *board) with(s *slot, r int) float64 {
@@ -150,7 +151,8 @@ func (b *board) named(s *slot) int {
 	return b.index[b.table[s.number]]
 }
 
-// homeOf returns the replica that a slot returns to, "" if it has no home, is there or has waited too long.
+// homeOf returns the replica that a slot returns to, "" if it has no home, is there or has waited
+// too long.
 func (b *board) homeOf(s *slot) string {
 	if s.HomeUntil <= b.now || s.Home == s.Assigned {
 		return ""
@@ -169,7 +171,8 @@ func (b *board) passed(s *slot, r int) bool { return s.Passed[b.replicas[r].Name
 
 func (b *board) limit(s *slot, r int) Limit { return b.replicas[r].Limits[s.Target] }
 
-// isChoice reports whether the slot may move to a replica while there is a choice, regardless of accounts.
+// isChoice reports whether the slot may move to a replica while there is a choice, regardless of
+// accounts.
 func (b *board) isChoice(s *slot, r int) bool {
 	return b.limit(s, r) == NoLimit && !b.passed(s, r) && !b.replicas[r].misses
 }
@@ -180,8 +183,8 @@ func (b *board) mayReceive(s *slot, r int) bool { return b.isChoice(s, r) && b.r
 // within reports whether the slot was moved for joining or load less than d ago.
 func (b *board) within(s *slot, d time.Duration) bool { return s.Moved != 0 && b.now-s.Moved < d }
 
-// improves reports whether with the move no replica will be as busy as the donor is. An empty slot changes too little for that:
-// it moves only to a replica that has fewer slots.
+// improves reports whether with the move no replica will be as busy as the donor is. An empty slot
+// changes too little for that: it moves only to a replica that has fewer slots.
 func (b *board) improves(s *slot, r int) bool {
 	donor, receiver := &b.replicas[s.at], &b.replicas[r]
 	fewer := float64(receiver.slots+1)/receiver.Capacity < float64(donor.slots)/donor.Capacity

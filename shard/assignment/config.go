@@ -5,29 +5,34 @@ import (
 	"time"
 )
 
-// Config holds the durations and limits of the assignment. DefaultConfig has the defaults; a zero field is a zero, not a default.
+// Config holds the durations and limits of the assignment. DefaultConfig has the defaults; a zero
+// field is a zero, not a default.
 type Config struct {
-	// HomeFor is how long the slots of a replica that leaves wait for its return; default 10 minutes. Assign does not read it:
-	// the caller computes Slot.HomeUntil from it.
+	// HomeFor is how long the slots of a replica that leaves wait for its return; default 10 minutes.
+	// Assign does not read it: the caller computes Slot.HomeUntil from it.
 	HomeFor time.Duration
-	// NotAcquiredAfter is how long a slot may be unowned with a live assigned replica before another one is assigned; default
-	// 5 s.
+	// NotAcquiredAfter is how long a slot may be unowned with a live assigned replica before another
+	// one is assigned; default 5 s.
 	NotAcquiredAfter time.Duration
-	// PassOverFor is how long a replica that did not take a slot is passed over for it; default 1 minute. Assign does not read
-	// it: the caller computes Slot.Passed from it.
+	// PassOverFor is how long a replica that did not take a slot is passed over for it; default 1
+	// minute. Assign does not read it: the caller computes Slot.Passed from it.
 	PassOverFor time.Duration
 	// Window is the time for which JoinShare and LoadShare count; default 1 minute.
 	Window time.Duration
-	// JoinShare limits the moves for joining and load together in a Window: a share of all slots; default 1/2.
+	// JoinShare limits the moves for joining and load together in a Window: a share of all slots;
+	// default 1/2.
 	JoinShare float64
-	// LoadShare limits the moves for load only in a Window: a share of all slots, and at least one; default 1/16.
+	// LoadShare limits the moves for load only in a Window: a share of all slots, and at least one;
+	// default 1/16.
 	LoadShare float64
-	// RestFor is how long a slot that was moved for joining or load is not moved for load again; default 5 minutes.
+	// RestFor is how long a slot that was moved for joining or load is not moved for load again;
+	// default 5 minutes.
 	RestFor time.Duration
-	// UnevenAbove is the load relative to the mean above which a replica hands slots over; default 1.10.
+	// UnevenAbove is the load relative to the mean above which a replica hands slots over; default
+	// 1.10.
 	UnevenAbove float64
-	// EvenBelow is the load relative to the mean at which it stops doing so, and up to which the table may choose a
-	// receiver; default 1.05. The distance to UnevenAbove is the hysteresis.
+	// EvenBelow is the load relative to the mean at which it stops doing so, and up to which the table
+	// may choose a receiver; default 1.05. The distance to UnevenAbove is the hysteresis.
 	EvenBelow float64
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// TestLimits uses small worlds at one o'clock, in which not every slot can be assigned to every replica.
+// TestLimits uses small worlds at one o'clock, in which not every slot can be assigned to every
+// replica.
 func TestLimits(t *testing.T) {
 	const now = time.Hour
 	replica := func(name string, limit Limit) Replica {
@@ -172,13 +173,15 @@ func TestLimits(t *testing.T) {
 			[]Slot{{Target: "x", Holder: "a", Assigned: "a", Weight: 9, Home: "b", HomeUntil: now + 1}, held("a", 1)},
 			[]Move{{Slot: 0, From: "a", To: "b", Why: Joined}},
 		},
-		// a has 11 × 11 = 121, b 22, the mean is 47.7, and a share of the slots is 4.3. The slots of a cannot be assigned to c.
+		// a has 11 × 11 = 121, b 22, the mean is 47.7, and a share of the slots is 4.3. The slots of a
+		// cannot be assigned to c.
 		"a newcomer takes nothing from another newcomer": {
 			[]Replica{replica("a", NoLimit), replica("b", Rest), replica("c", Rest)},
 			append(slices.Repeat([]Slot{held("a", 1)}, 11), ofAnother("b", 1), ofAnother("b", 1)),
 			nil,
 		},
-		// The mean is 40. b has 1, and 42 with the only slot that can be assigned to it: 1.05 of the mean.
+		// The mean is 40. b has 1, and 42 with the only slot that can be assigned to it: 1.05 of the
+		// mean.
 		"a newcomer gets a slot that makes it 1.05 of the mean": {
 			[]Replica{replica("a", NoLimit), replica("b", Rest)},
 			slices.Concat([]Slot{ofAnother("a", 4), held("a", 3)}, slices.Repeat([]Slot{held("a", 0)}, 7), []Slot{ofAnother("b", 0)}),
@@ -205,8 +208,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsAreKept checks that, in any world, nothing moves by choice to a replica that cannot be assigned more, a probed
-// replica gets one slot at most that it does not hold, and an unfit one keeps nothing that could be assigned to a fit one.
+// TestLimitsAreKept checks that, in any world, nothing moves by choice to a replica that cannot be
+// assigned more, a probed replica gets one slot at most that it does not hold, and an unfit one
+// keeps nothing that could be assigned to a fit one.
 func TestLimitsAreKept(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := generate(t)

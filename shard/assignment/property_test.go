@@ -13,9 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// TestProperties checks that, in any world, every slot is assigned to a replica that stays, moves for joining or load stay within the limits, no
-// slot is assigned without need to a replica that was passed over for it, the order of replicas has no effect, assigning again
-// moves nothing again, and the moves end.
+// TestProperties checks that, in any world, every slot is assigned to a replica that stays, moves
+// for joining or load stay within the limits, no slot is assigned without need to a replica that
+// was passed over for it, the order of replicas has no effect, assigning again moves nothing again,
+// and the moves end.
 func TestProperties(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := generate(t)
@@ -144,8 +145,8 @@ func TestJoinEven(t *testing.T) {
 	}
 }
 
-// TestManyJoin checks that all newcomers have their share in the end, also if more join at once than the limit of a minute
-// allows.
+// TestManyJoin checks that all newcomers have their share in the end, also if more join at once
+// than the limit of a minute allows.
 func TestManyJoin(t *testing.T) {
 	f := newFleet(256, "fleet-0")
 	f.settle(t)
@@ -158,7 +159,8 @@ func TestManyJoin(t *testing.T) {
 	}
 }
 
-// TestSpread checks that empty slots are spread as evenly as possible, also over more replicas than slots.
+// TestSpread checks that empty slots are spread as evenly as possible, also over more replicas than
+// slots.
 func TestSpread(t *testing.T) {
 	const slots = 64
 	for _, n := range []int{1, 2, 3, 10, 50, 64, 80} {
@@ -172,7 +174,8 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestLeave checks that the slots of a leaving replica, and only these, are assigned to the others, which are even afterwards.
+// TestLeave checks that the slots of a leaving replica, and only these, are assigned to the others,
+// which are even afterwards.
 func TestLeave(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
@@ -197,8 +200,8 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// TestRollingRestart checks that all slots are where they were after each replica has left and returned, with and without time in
-// between.
+// TestRollingRestart checks that all slots are where they were after each replica has left and
+// returned, with and without time in between.
 func TestRollingRestart(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
@@ -224,8 +227,8 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// TestWeightsChange checks that the load stays within the bound or at its floor while MachineDeployments are created, grow and
-// are deleted.
+// TestWeightsChange checks that the load stays within the bound or at its floor while
+// MachineDeployments are created, grow and are deleted.
 func TestWeightsChange(t *testing.T) {
 	for seed := range uint64(worlds.Some(20)) {
 		random := rand.New(rand.NewPCG(seed, 2))

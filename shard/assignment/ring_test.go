@@ -91,7 +91,8 @@ func TestTableWithoutReplicas(t *testing.T) {
 	}
 }
 
-// TestTable draws fleets of any size, with names that are prefixes of each other, and with more replicas than slots.
+// TestTable draws fleets of any size, with names that are prefixes of each other, and with more
+// replicas than slots.
 func TestTable(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 300).Draw(t, "slots")
@@ -111,7 +112,8 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// TestJoin checks that a replica that joins n others takes about 1/(n+1) of the slots, and that little else moves.
+// TestJoin checks that a replica that joins n others takes about 1/(n+1) of the slots, and that
+// little else moves.
 func TestTableJoin(t *testing.T) {
 	const slots = 4096 // many, to measure the table and not chance
 	for n := 1; n < 20; n++ {

@@ -6,9 +6,9 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// RingVersion names the hash and the table. Replicas with different versions must not work in one fleet: they would look for a key in
-// different slots. A change of the results of Slots.Of or Table requires a new
-// RingVersion.
+// RingVersion names the hash and the table. Replicas with different versions must not work in one
+// fleet: they would look for a key in different slots. A change of the results of Slots.Of or Table
+// requires a new RingVersion.
 const RingVersion = "1"
 
 // MaxSlots is the largest number of slots. Each slot is a Lease.
@@ -19,9 +19,11 @@ type ShardBy string
 
 // The values of ShardBy.
 const (
-	// ByDeployment spreads the MachineDeployments of a namespace over all slots: the root's namespace and name decide.
+	// ByDeployment spreads the MachineDeployments of a namespace over all slots: the root's namespace
+	// and name decide.
 	ByDeployment ShardBy = "deployment"
-	// ByNamespace keeps the roots of a namespace together, and so all Nodes of a target cluster with one owner.
+	// ByNamespace keeps the roots of a namespace together, and so all Nodes of a target cluster with
+	// one owner.
 	ByNamespace ShardBy = "namespace"
 )
 
@@ -35,8 +37,8 @@ func ParseShardBy(text string) (ShardBy, error) {
 	}
 }
 
-// Spread is a number of slots and the way that keys are spread over them. Both are fixed when a fleet is installed. The zero value
-// has one slot.
+// Spread is a number of slots and the way that keys are spread over them. Both are fixed when a
+// fleet is installed. The zero value has one slot.
 type Spread struct {
 	count int
 	by    ShardBy
@@ -59,8 +61,8 @@ func (s Spread) Count() int { return max(s.count, 1) }
 // By returns the part of a key that decides its slot.
 func (s Spread) By() ShardBy { return s.by }
 
-// Of returns the slot of an object: of a root, of an object below the root if the root's name is given, or of an object that
-// several roots share (a MachineClass, a Secret).
+// Of returns the slot of an object: of a root, of an object below the root if the root's name is
+// given, or of an object that several roots share (a MachineClass, a Secret).
 func (s Spread) Of(namespace, name string) int {
 	var digest xxhash.Digest
 	digest.Reset()

@@ -24,7 +24,8 @@ func (b *board) verdict() Verdict {
 	return v
 }
 
-// homeNote returns a slot's home after its move: the first home is kept if the slot moves again before it has returned.
+// homeNote returns a slot's home after its move: the first home is kept if the slot moves again
+// before it has returned.
 func (b *board) homeNote(s *slot, to string) string {
 	home := b.homeOf(s)
 	if home == "" && s.why == Leaving {
@@ -36,7 +37,8 @@ func (b *board) homeNote(s *slot, to string) string {
 	return home
 }
 
-// again returns the first future instant at which one of the times that the assignment depends on is reached.
+// again returns the first future instant at which one of the times that the assignment depends on
+// is reached.
 func (b *board) again(moved bool) time.Duration {
 	first := time.Duration(0)
 	at := func(t time.Duration) {

@@ -18,8 +18,8 @@ import (
 // workers is the default of --concurrent-syncs.
 const workers = 200
 
-// needed is the number of replicas that an autoscaler derives from the loads of all replicas: what the query in
-// docs/operations/scaling.md computes.
+// needed is the number of replicas that an autoscaler derives from the loads of all replicas: what
+// the query in docs/operations/scaling.md computes.
 func needed(loads ...map[Dimension]float64) float64 {
 	sums := map[Dimension]float64{}
 	for _, of := range loads {
@@ -155,7 +155,8 @@ func (w *replicaWorks) needed() float64 {
 	return needed(loads...)
 }
 
-// A hand-over changes what each replica reports, and must not make the autoscaler change the number of replicas.
+// A hand-over changes what each replica reports, and must not make the autoscaler change the number
+// of replicas.
 func TestHandOverLeavesTheSumUnchanged(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		w := drawWork(t)
@@ -169,7 +170,8 @@ func TestHandOverLeavesTheSumUnchanged(t *testing.T) {
 	})
 }
 
-// A failed scrape, a replica that has just died and slots without a holder leave slots out: they must not add replicas.
+// A failed scrape, a replica that has just died and slots without a holder leave slots out: they
+// must not add replicas.
 func TestSlotsThatNoReplicaReportsNeedNone(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		w := drawWork(t)

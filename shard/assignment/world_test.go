@@ -90,8 +90,8 @@ func (f *fleet) assigned() []string {
 	return all
 }
 
-// weigh gives the slots the weights of 0 to n MachineDeployments of log-normal size: median 20, sigma 1.2, at most 2,000
-// machines.
+// weigh gives the slots the weights of 0 to n MachineDeployments of log-normal size: median 20,
+// sigma 1.2, at most 2,000 machines.
 func (f *fleet) weigh(random *rand.Rand, deployments int) {
 	spread, err := NewSpread(len(f.Slots), ByDeployment)
 	if err != nil {
@@ -134,8 +134,9 @@ func names(n int) []string {
 	return all
 }
 
-// TestLoadOfRealFleets checks the bar: 1,000 MachineDeployments on 10 replicas and 256 slots, which were assigned when all were
-// empty. The busiest carries at most 1.15 times the mean, or the largest slot.
+// TestLoadOfRealFleets checks the bar: 1,000 MachineDeployments on 10 replicas and 256 slots, which
+// were assigned when all were empty. The busiest carries at most 1.15 times the mean, or the
+// largest slot.
 func TestLoadOfRealFleets(t *testing.T) {
 	worst, most := 0.0, 0
 	for seed := range uint64(worlds.Some(100)) {

@@ -22,8 +22,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// TestNothingChangesAnythingWithoutOwnership calls every mutating method of every client and driver, and looks at what
-// arrives.
+// TestNothingChangesAnythingWithoutOwnership calls every mutating method of every client and
+// driver, and looks at what arrives.
 func TestNothingChangesAnythingWithoutOwnership(t *testing.T) {
 	s := newStand(t)
 	var exempted atomic.Int64

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// FaultPoint stops work between its check and its send, for tests in which a request is late, or the process ends at that
-// moment. A nil FaultPoint stops nothing.
+// FaultPoint stops work between its check and its send, for tests in which a request is late, or
+// the process ends at that moment. A nil FaultPoint stops nothing.
 //
 //	POST   /debug/faultpoints {"match": "DELETE /apis/"}   the next work whose name contains the text stops
 //	GET    /debug/faultpoints                              the texts that no work has matched yet, and the work that is stopped
@@ -19,8 +19,8 @@ import (
 //	DELETE /debug/faultpoints                              all work that is stopped continues, also without its ownership, and
 //	                                                       no more work stops
 //
-// The name of a request is its method and path, that of a call of a driver its operation and namespace/name; its ownership
-// follows. The name of an answer begins with "answer to ".
+// The name of a request is its method and path, that of a call of a driver its operation and
+// namespace/name; its ownership follows. The name of an answer begins with "answer to ".
 type FaultPoint struct {
 	mu      sync.Mutex
 	every   string // all work stops whose name contains it; "" means none
@@ -37,8 +37,9 @@ type stopped struct {
 // NewFaultPoint returns a FaultPoint that stops all work whose name contains every; "" stops none.
 func NewFaultPoint(every string) *FaultPoint { return &FaultPoint{every: every} }
 
-// here is called between a check and a send. Work that was stopped continues under a context that does not end, so that it is
-// sent after the end of its ownership. answered has to be called when there is an answer.
+// here is called between a check and a send. Work that was stopped continues under a context that
+// does not end, so that it is sent after the end of its ownership. answered has to be called when
+// there is an answer.
 func (p *FaultPoint) here(ctx context.Context, what string, under Ownership) (late context.Context, answered func()) {
 	answered = func() {}
 	if p == nil {
@@ -130,7 +131,8 @@ func (p *FaultPoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = encoder.Encode(map[string][]string{"matches": p.matches, "held": p.names()}) // an error means that the client has disconnected
 }
 
-// names returns the names of what is stopped, in the order in which it was stopped. The caller must hold p.mu.
+// names returns the names of what is stopped, in the order in which it was stopped. The caller must
+// hold p.mu.
 func (p *FaultPoint) names() (names []string) {
 	for _, one := range p.waiting {
 		names = append(names, one.what)

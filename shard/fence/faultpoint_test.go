@@ -60,7 +60,8 @@ func TestStoppedRequestIsSentLate(t *testing.T) {
 	})
 }
 
-// TestFaultPointStopsWorkStepByStep has two requests begin, and go on one after the other, the first one with its answer held, too.
+// TestFaultPointStopsWorkStepByStep has two requests begin, and go on one after the other, the
+// first one with its answer held, too.
 func TestFaultPointStopsWorkStepByStep(t *testing.T) {
 	const thing = "/apis/x/v1/things/y under slot=7; epoch=3"
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +122,8 @@ func TestFaultPointStopsWorkStepByStep(t *testing.T) {
 	})
 }
 
-// TestFaultPointStopsTheAnswerOfADriver has the cloud do what a call asks for, and its answer come later.
+// TestFaultPointStopsTheAnswerOfADriver has the cloud do what a call asks for, and its answer come
+// later.
 func TestFaultPointStopsTheAnswerOfADriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)

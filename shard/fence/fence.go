@@ -10,12 +10,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// createMargin is how much time a create at a cloud must have before the fence: a cloud takes seconds to accept one, and
-// what it accepts after the fence is found by the next owner only by the machine's UID.
+// createMargin is how much time a create at a cloud must have before the fence: a cloud takes
+// seconds to accept one, and what it accepts after the fence is found by the next owner only by the
+// machine's UID.
 const createMargin = 3 * time.Second
 
-// Fence records what this session owns, and permits or refuses the work that is about to begin. It is safe for concurrent use.
-// Create it with New; package session keeps it current.
+// Fence records what this session owns, and permits or refuses the work that is about to begin. It
+// is safe for concurrent use. Create it with New; package session keeps it current.
 type Fence struct {
 	replica, session string
 	time             *Time
@@ -50,7 +51,8 @@ const (
 	create               // a call of a driver that creates a VM
 )
 
-// New returns a Fence under which nothing is allowed yet, and registers its counter of refusals. The fault point may be nil.
+// New returns a Fence under which nothing is allowed yet, and registers its counter of refusals.
+// The fault point may be nil.
 func New(replica, session string, slots int, t *Time, registerer prometheus.Registerer, point *FaultPoint) *Fence {
 	f := &Fence{replica: replica, session: session, time: t, refusals: newRefusals(registerer), faultPoint: point, leadership: &ownershipState{}}
 	f.until.Store(&membership.Moment{})
@@ -61,8 +63,9 @@ func New(replica, session string, slots int, t *Time, registerer prometheus.Regi
 	return f
 }
 
-// newRefusals returns the counter of refusals, registered, with a series for each reason: the increase of one that appears later would miss
-// its first value, and one request without ownership is a defect.
+// newRefusals returns the counter of refusals, registered, with a series for each reason: the
+// increase of one that appears later would miss its first value, and one request without ownership
+// is a defect.
 func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
 	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mcf_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
@@ -74,7 +77,8 @@ func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
 	return refusals
 }
 
-// stateOf returns the state of an ownership; nil for none, and for a slot that the fleet does not have.
+// stateOf returns the state of an ownership; nil for none, and for a slot that the fleet does not
+// have.
 func (f *Fence) stateOf(o Ownership) *ownershipState {
 	switch {
 	case o.kind == ofLeader:
@@ -85,7 +89,8 @@ func (f *Fence) stateOf(o Ownership) *ownershipState {
 	return nil
 }
 
-// begin counts work as in flight, if it may begin now. done has to be called when the work has ended.
+// begin counts work as in flight, if it may begin now. done has to be called when the work has
+// ended.
 func (f *Fence) begin(o Ownership, a action) (done func(), why Refusal) {
 	if o.kind == ofProtocol {
 		return func() {}, f.maySend(o.need)
@@ -131,8 +136,9 @@ func (f *Fence) maySend(need membership.Need) Refusal {
 	return Unowned
 }
 
-// Follow records the session's fence, and to which of the slots given it is entitled. missed reports whether keys were refused
-// because of a fence that has moved since, without a suspension from which slots resume: they have to be enqueued again.
+// Follow records the session's fence, and to which of the slots given it is entitled. missed
+// reports whether keys were refused because of a fence that has moved since, without a suspension
+// from which slots resume: they have to be enqueued again.
 func (f *Fence) Follow(e Entitlement, slots []int) (missed bool) {
 	until := membership.Moment{}
 	if !e.Suspended() {
@@ -163,7 +169,8 @@ func (f *Fence) Close() {
 	}
 }
 
-// Stop permits no more passes and calls of drivers for a slot. Passes that were admitted may still write.
+// Stop permits no more passes and calls of drivers for a slot. Passes that were admitted may still
+// write.
 func (f *Fence) Stop(slot int) { f.slots[slot].stop() }
 
 // Cancel stops a slot, and ends the contexts of its passes.
@@ -178,18 +185,21 @@ func (f *Fence) Resume(slot int) { f.slots[slot].resume() }
 // Open admits passes of a slot as long as it is held under this epoch.
 func (f *Fence) Open(slot int, epoch int64) { f.slots[slot].setOpen(epoch, f.time.Now()) }
 
-// Arrived records, for the traces of passes, the W3C traceparent of the hand-over or take-over by which a slot has come under this epoch.
+// Arrived records, for the traces of passes, the W3C traceparent of the hand-over or take-over by
+// which a slot has come under this epoch.
 func (f *Fence) Arrived(slot int, epoch int64, traceparent string) {
 	f.slots[slot].arrived(epoch, traceparent)
 }
 
-// Shut admits no pass of a slot until Open, and ends the contexts of its passes because the slot is lost.
+// Shut admits no pass of a slot until Open, and ends the contexts of its passes because the slot is
+// lost.
 func (f *Fence) Shut(slot int) {
 	f.slots[slot].setClosed()
 	f.slots[slot].cancel(Lost)
 }
 
-// BeginLeading gives the session the leadership. The leader may begin work when MoveLeaderFence has moved its fence, too.
+// BeginLeading gives the session the leadership. The leader may begin work when MoveLeaderFence has
+// moved its fence, too.
 func (f *Fence) BeginLeading() { f.leadership.renew(f.time.Now()) }
 
 // EndLeading removes the leadership from the session.
@@ -198,7 +208,8 @@ func (f *Fence) EndLeading() {
 	f.MoveLeaderFence(membership.Moment{})
 }
 
-// MoveLeaderFence sets the moment after which the leader may begin no work; the zero Moment has passed already.
+// MoveLeaderFence sets the moment after which the leader may begin no work; the zero Moment has
+// passed already.
 func (f *Fence) MoveLeaderFence(until membership.Moment) { f.leaderUntil.Store(&until) }
 
 // OnIdle calls idle once when no work of a slot is in flight.
@@ -229,8 +240,8 @@ func (f *Fence) Busy() int {
 	return busy
 }
 
-// Acts reports whether the session's fence has not passed: until then no other session can have acquired the slots that this
-// one holds.
+// Acts reports whether the session's fence has not passed: until then no other session can have
+// acquired the slots that this one holds.
 func (f *Fence) Acts() bool { return !f.passed(ofSlot, write) }
 
 // Until returns the session's fence; the zero Moment while no work may begin.

@@ -25,7 +25,8 @@ import (
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
 
-// stand is a Fence with a clock that the test moves, and slot 7 held and open until the fence in 9 s.
+// stand is a Fence with a clock that the test moves, and slot 7 held and open until the fence in 9
+// s.
 type stand struct {
 	*Fence
 
@@ -120,7 +121,8 @@ func TestOwnershipIsCheckedBeforeEachRequest(t *testing.T) {
 	refused("after the loss", ctx, Lost)
 }
 
-// A slot may be acquired, and what there is to know of it listed, while the session is suspended: the request was on its way.
+// A slot may be acquired, and what there is to know of it listed, while the session is suspended:
+// the request was on its way.
 func TestASlotThatCameInASuspensionIsOpenAfterIt(t *testing.T) {
 	s := newStand(t)
 	const other = testSlot + 1
@@ -281,7 +283,8 @@ func TestTheLeadershipHasAFenceOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestRequestsAboutLeasesNeedWhatTheySay: nothing, the session's fence, or the leadership and both fences.
+// TestRequestsAboutLeasesNeedWhatTheySay: nothing, the session's fence, or the leadership and both
+// fences.
 func TestRequestsAboutLeasesNeedWhatTheySay(t *testing.T) {
 	s := newStand(t)
 	until := s.Until()

@@ -13,14 +13,15 @@ type Gate[K comparable] struct {
 	slotOf func(key K) (slot int, ok bool)
 }
 
-// NewGate returns a Gate. slotOf returns the slot of a key's object; if it is not ok, the object has no slot yet or is unknown
-// to this replica, and the key is not admitted.
+// NewGate returns a Gate. slotOf returns the slot of a key's object; if it is not ok, the object
+// has no slot yet or is unknown to this replica, and the key is not admitted.
 func NewGate[K comparable](f *Fence, slotOf func(key K) (slot int, ok bool)) *Gate[K] {
 	return &Gate[K]{fence: f, slotOf: slotOf}
 }
 
-// Admit admits a key whose slot is held and open, while the fence has not passed. The context carries the ownership. It ends
-// when the slot is lost, when a hand-over has taken too long, and at the fence; the slot is not idle before done is called.
+// Admit admits a key whose slot is held and open, while the fence has not passed. The context
+// carries the ownership. It ends when the slot is lost, when a hand-over has taken too long, and at
+// the fence; the slot is not idle before done is called.
 func (g *Gate[K]) Admit(ctx context.Context, key K) (context.Context, func(), bool) {
 	slot, ok := g.slotOf(key)
 	if !ok {
@@ -37,14 +38,16 @@ func (g *Gate[K]) Group(key K) int {
 	return -1
 }
 
-// LeaderGate admits keys of a runner while this session leads. Keys are dropped at other times, and also for a moment when a renewal
-// of the leadership is late: enqueue them when the session begins to lead, and periodically.
+// LeaderGate admits keys of a runner while this session leads. Keys are dropped at other times, and
+// also for a moment when a renewal of the leadership is late: enqueue them when the session begins
+// to lead, and periodically.
 type LeaderGate[K comparable] struct{ fence *Fence }
 
 // NewLeaderGate returns a LeaderGate.
 func NewLeaderGate[K comparable](f *Fence) LeaderGate[K] { return LeaderGate[K]{fence: f} }
 
-// Admit admits every key while this session leads. The context carries the leadership, and ends with it.
+// Admit admits every key while this session leads. The context carries the leadership, and ends
+// with it.
 func (g LeaderGate[K]) Admit(ctx context.Context, _ K) (context.Context, func(), bool) {
 	return g.fence.Lead(ctx)
 }

@@ -35,7 +35,8 @@ func TestLeaderGateAdmitsKeysWhileTheSessionLeads(t *testing.T) {
 	}
 }
 
-// The next leadership does not begin behind the fence of the one before it, but when its own renewal was acknowledged.
+// The next leadership does not begin behind the fence of the one before it, but when its own
+// renewal was acknowledged.
 func TestEndLeadingEndsPassesAndTheFenceOfTheLeadership(t *testing.T) {
 	s := newStand(t)
 	s.BeginLeading()

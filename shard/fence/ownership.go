@@ -17,8 +17,8 @@ const (
 	ofProtocol      // requests about Leases, each with its own requirement
 )
 
-// Ownership is the permission under which work is done. The context carries it, and it is valid only as long as the Fence
-// accepts it.
+// Ownership is the permission under which work is done. The context carries it, and it is valid
+// only as long as the Fence accepts it.
 type Ownership struct {
 	kind  kind
 	slot  int
@@ -86,7 +86,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s was not begun: ownership %q is %s", e.What, e.Under, e.Why)
 }
 
-// NotOurs reports whether a runner should not count the refusal as a failure: the key's owner reconciles it.
+// NotOurs reports whether a runner should not count the refusal as a failure: the key's owner
+// reconciles it.
 func (e *RefusedError) NotOurs() bool { return e.Why != Unowned }
 
 // NotSent reports whether the request has certainly had no effect. It returns true.

@@ -18,7 +18,8 @@ type ownershipState struct {
 	arrival   string // the W3C traceparent of the hand-over or take-over by which it has come, for the epoch arrivedAt
 	arrivedAt int64
 
-	// For debugging and measurements: when it was last opened, and when the first pass after that had ended.
+	// For debugging and measurements: when it was last opened, and when the first pass after that had
+	// ended.
 	opened, served time.Time
 
 	inFlight int
@@ -39,7 +40,8 @@ func (h *ownershipState) begin(epoch int64, a action) (done func(), why Refusal)
 	return sync.OnceFunc(h.done), ""
 }
 
-// mayGoOn returns why a pass of that epoch has to end after its current step; "" if it may continue.
+// mayGoOn returns why a pass of that epoch has to end after its current step; "" if it may
+// continue.
 func (h *ownershipState) mayGoOn(epoch int64) Refusal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +67,8 @@ func (h *ownershipState) done() {
 	}
 }
 
-// arrived records the trace of the hand-over or take-over by which the slot has come under an epoch.
+// arrived records the trace of the hand-over or take-over by which the slot has come under an
+// epoch.
 func (h *ownershipState) arrived(epoch int64, traceparent string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,8 +85,8 @@ func (h *ownershipState) arrivalOf(epoch int64) string {
 	return h.arrival
 }
 
-// admit begins a pass, and returns its ownership with the epoch of the slot. cancel is called with the reason when the pass
-// must not continue.
+// admit begins a pass, and returns its ownership with the epoch of the slot. cancel is called with
+// the reason when the pass must not continue.
 func (h *ownershipState) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,9 +119,10 @@ func (h *ownershipState) isKnown() bool { return h.held && h.open && h.openAt ==
 // isOpen reports whether passes are admitted. The caller must hold h.mu.
 func (h *ownershipState) isOpen() bool { return h.isKnown() && !h.stopping }
 
-// set records whether the slot is held and under which epoch. Passes that were admitted before are cancelled. A slot that is
-// not held for a moment and is then confirmed under the same epoch is as open as before; so is one that was acquired, and
-// opened with setOpen, while the session was suspended.
+// set records whether the slot is held and under which epoch. Passes that were admitted before are
+// cancelled. A slot that is not held for a moment and is then confirmed under the same epoch is as
+// open as before; so is one that was acquired, and opened with setOpen, while the session was
+// suspended.
 func (h *ownershipState) set(epoch int64, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

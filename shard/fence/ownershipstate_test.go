@@ -14,8 +14,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// entitled is what the protocol permits a session: to begin work until a moment, and one slot under an epoch; none when it is
-// suspended.
+// entitled is what the protocol permits a session: to begin work until a moment, and one slot under
+// an epoch; none when it is suspended.
 type entitled struct {
 	until member.Moment
 	slot  int
@@ -85,8 +85,8 @@ func TestASuspensionOfTheLeadershipEndsWithThatOfTheSession(t *testing.T) {
 	done()
 }
 
-// A renewal may be answered after the fence has passed and before the session has looked at the clock: nothing is suspended
-// then, and so nothing resumes, but keys were refused.
+// A renewal may be answered after the fence has passed and before the session has looked at the
+// clock: nothing is suspended then, and so nothing resumes, but keys were refused.
 func TestFollowKeyRefusedAtAFenceThatMovedIsReportedOnce(t *testing.T) {
 	s := newStand(t)
 	s.clock.Step(9 * time.Second)
@@ -104,8 +104,8 @@ func TestFollowKeyRefusedAtAFenceThatMovedIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Every replica asks once a second whether it leads. That most of them do not is no refusal of a key: else all keys of all slots
-// would be enqueued again with each renewal.
+// Every replica asks once a second whether it leads. That most of them do not is no refusal of a
+// key: else all keys of all slots would be enqueued again with each renewal.
 func TestFollowLeadershipRefusedIsNotReported(t *testing.T) {
 	s := newStand(t)
 	s.BeginLeading()
@@ -147,8 +147,8 @@ func TestNewPermitsNothing(t *testing.T) {
 	}
 }
 
-// A slot that is confirmed under its epoch keeps its passes, as with each renewal. After a moment without the slot they have ended, and
-// the slot is as open as before.
+// A slot that is confirmed under its epoch keeps its passes, as with each renewal. After a moment
+// without the slot they have ended, and the slot is as open as before.
 func TestFollowSlotConfirmedStaysOpen(t *testing.T) {
 	s := newStand(t)
 	ctx, done := s.own(t)
@@ -168,7 +168,8 @@ func TestFollowSlotConfirmedStaysOpen(t *testing.T) {
 	}
 }
 
-// TestWhatEndsPasses: a slot that stops lets them end, one that is cancelled or shut ends them, each with its reason.
+// TestWhatEndsPasses: a slot that stops lets them end, one that is cancelled or shut ends them,
+// each with its reason.
 func TestWhatEndsPasses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do   func(s *stand)

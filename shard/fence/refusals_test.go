@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Each reason has a series before its first refusal: the increase of one that appears later would miss it.
+// Each reason has a series before its first refusal: the increase of one that appears later would
+// miss it.
 func TestWhatIsRefusedIsCounted(t *testing.T) {
 	s, registry := newStand(t), prometheus.NewRegistry()
 	s.refusals = newRefusals(registry)

@@ -12,8 +12,8 @@ import (
 type Time struct {
 	clock.WithTicker
 
-	// Ahead returns by how much the clock of the control cluster is ahead of the wall clock; nil means that there is no difference. It is set
-	// before the first Moment that is written.
+	// Ahead returns by how much the clock of the control cluster is ahead of the wall clock; nil means
+	// that there is no difference. It is set before the first Moment that is written.
 	Ahead func() time.Duration
 
 	start time.Time

@@ -11,8 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Guard returns a configuration whose clients check their ownership before each mutating request. It must be the last wrapper
-// that is added, so that as little time as possible passes between the check and the send.
+// Guard returns a configuration whose clients check their ownership before each mutating request.
+// It must be the last wrapper that is added, so that as little time as possible passes between the
+// check and the send.
 //
 // Errors: an invalid address.
 func (f *Fence) Guard(config *rest.Config) (*rest.Config, error) {
@@ -45,7 +46,8 @@ type guard struct {
 	exempt func(r *http.Request) bool
 }
 
-// RoundTrip sends a request if its ownership permits it. Errors: a *RefusedError, or those of the transport below.
+// RoundTrip sends a request if its ownership permits it. Errors: a *RefusedError, or those of the
+// transport below.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	owned := ownershipOf(r.Context())
 	sent := r.Clone(r.Context()) // the caller may send the request again
@@ -73,7 +75,8 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to
+// close.
 func (g *guard) WrappedRoundTripper() http.RoundTripper { return g.next }
 
 func (f *Fence) refuse(what string, under Ownership, why Refusal) *RefusedError {
@@ -98,8 +101,8 @@ func mutates(method string) bool {
 	return false
 }
 
-// exempt reports whether a request to an API server needs no ownership: it writes an Event, or asks for a review. base is
-// the path below which the server is reached.
+// exempt reports whether a request to an API server needs no ownership: it writes an Event, or asks
+// for a review. base is the path below which the server is reached.
 func exempt(r *http.Request, base string) bool {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	parts := strings.Split(path, "/")
@@ -117,8 +120,8 @@ func exempt(r *http.Request, base string) bool {
 	return false
 }
 
-// isEvent reports whether the path after the version is namespaces/<namespace>/events, to create an Event, or an Event below
-// it, to increase its count. No code here deletes Events.
+// isEvent reports whether the path after the version is namespaces/<namespace>/events, to create an
+// Event, or an Event below it, to increase its count. No code here deletes Events.
 func isEvent(method string, parts []string) bool {
 	if len(parts) < 3 || parts[0] != "namespaces" || parts[2] != "events" {
 		return false
@@ -127,7 +130,8 @@ func isEvent(method string, parts []string) bool {
 		len(parts) == 4 && (method == http.MethodPatch || method == http.MethodPut)
 }
 
-// isReview reports whether the path after the version is that of a review, with or without a namespace.
+// isReview reports whether the path after the version is that of a review, with or without a
+// namespace.
 func isReview(parts []string) bool {
 	if len(parts) == 3 && parts[0] == "namespaces" {
 		parts = parts[2:]

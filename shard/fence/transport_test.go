@@ -76,7 +76,8 @@ type fails struct{}
 
 func (fails) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
-// TestRequestWithoutAnAnswerIsNotInFlightAnyMore: the body of one that is refused is closed, and one that fails is not in flight.
+// TestRequestWithoutAnAnswerIsNotInFlightAnyMore: the body of one that is refused is closed, and
+// one that fails is not in flight.
 func TestRequestWithoutAnAnswerIsNotInFlightAnyMore(t *testing.T) {
 	s := newStand(t)
 	body := &closes{Reader: strings.NewReader("{}")}

@@ -10,7 +10,8 @@ type SlotView struct {
 	Open     bool  `json:"open"`
 	Stopping bool  `json:"stopping"`
 	InFlight int   `json:"inFlight"`
-	// Opened is when the objects of the slot were complete, Served when the first pass after that had ended.
+	// Opened is when the objects of the slot were complete, Served when the first pass after that had
+	// ended.
 	Opened time.Time `json:"opened,omitzero"`
 	Served time.Time `json:"served,omitzero"`
 }
@@ -18,7 +19,8 @@ type SlotView struct {
 // Slot returns the state of a slot.
 func (f *Fence) Slot(slot int) SlotView { return f.slots[slot].view(slot) }
 
-// Share returns the part of all slots that the session holds, from 0 to 1. The shares of all sessions add up to 1 at most.
+// Share returns the part of all slots that the session holds, from 0 to 1. The shares of all
+// sessions add up to 1 at most.
 func (f *Fence) Share() float64 {
 	held := 0
 	for slot := range f.slots {

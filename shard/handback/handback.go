@@ -26,7 +26,8 @@ import (
 )
 
 const (
-	// page is the number of objects in one page of a list, and parallel the number of concurrent writes.
+	// page is the number of objects in one page of a list, and parallel the number of concurrent
+	// writes.
 	page, parallel = 1000, 32
 	// rounds is the number of attempts for objects that have changed meanwhile.
 	rounds = 5
@@ -34,11 +35,12 @@ const (
 
 // Config is the configuration of Leave. All fields but Namespace and Target are required.
 type Config struct {
-	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil if there is none.
+	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil if
+	// there is none.
 	Client           kubernetes.Interface
 	Metadata, Target metadata.Interface
-	// Fleet is the fleet's name, FleetNamespace where its Leases are, and Identity its holderIdentity on the Leases of
-	// Machine Controller Manager.
+	// Fleet is the fleet's name, FleetNamespace where its Leases are, and Identity its holderIdentity
+	// on the Leases of Machine Controller Manager.
 	Fleet, FleetNamespace, Identity string
 	// Namespace is the only namespace to leave; "" means all.
 	Namespace string
@@ -49,7 +51,8 @@ type Config struct {
 
 // Report is the result of Leave.
 type Report struct {
-	// Objects is the number of objects with labels or annotations of the fleet, and Leases that of released Leases.
+	// Objects is the number of objects with labels or annotations of the fleet, and Leases that of
+	// released Leases.
 	Objects, Leases int
 }
 
@@ -67,7 +70,8 @@ func (e *LivingError) Error() string {
 // Validate returns an error that names the fields that are missing.
 func (c Config) Validate() error { return required.Fields(c, "Namespace", "Target") }
 
-// Leave gives the machines back. Errors: fields that are missing, *LivingError while a session lives, and those of the API servers.
+// Leave gives the machines back. Errors: fields that are missing, *LivingError while a session
+// lives, and those of the API servers.
 func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return report, err
@@ -98,8 +102,8 @@ func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 	return report, err
 }
 
-// endSessions ensures that no session of the fleet lives: it clears the holder of dead sessions' Leases, as another session
-// would.
+// endSessions ensures that no session of the fleet lives: it clears the holder of dead sessions'
+// Leases, as another session would.
 func endSessions(ctx context.Context, cfg Config) error {
 	leases := cfg.Client.CoordinationV1().Leases(cfg.FleetNamespace)
 	selector := labels.Set{v1alpha1.LabelFleet: cfg.Fleet, v1alpha1.LabelLease: v1alpha1.LeaseOfSession}.String()
@@ -151,8 +155,8 @@ func endSessions(ctx context.Context, cfg Config) error {
 	return &LivingError{Sessions: living}
 }
 
-// clean removes the fleet's labels and annotations from all objects of a kind, and returns their number. Of a Node only the label is
-// removed.
+// clean removes the fleet's labels and annotations from all objects of a kind, and returns their
+// number. Of a Node only the label is removed.
 func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.Getter, isNode bool) (cleaned int, err error) {
 	for range rounds {
 		unclean, err := listUnclean(ctx, list, isNode)
@@ -187,7 +191,8 @@ func listUnclean(ctx context.Context, list metadata.ResourceInterface, isNode bo
 	return found, err
 }
 
-// cleaningPatch returns the metadata patch that removes the fleet's labels and annotations; nil if there are none.
+// cleaningPatch returns the metadata patch that removes the fleet's labels and annotations; nil if
+// there are none.
 func cleaningPatch(o metav1.Object) map[string]any {
 	patch := map[string]any{}
 	for field, values := range map[string]map[string]string{"labels": o.GetLabels(), "annotations": o.GetAnnotations()} {

@@ -14,9 +14,10 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// takeOver returns how long a session Lease must be unchanged before its session counts as dead: the longest time that the
-// leader Lease or one of the session Leases records, because a session renews within its own; the default of
-// --lease-take-over if none records any. Errors: a record that is not a positive duration, and errors of the API server.
+// takeOver returns how long a session Lease must be unchanged before its session counts as dead:
+// the longest time that the leader Lease or one of the session Leases records, because a session
+// renews within its own; the default of --lease-take-over if none records any. Errors: a record
+// that is not a positive duration, and errors of the API server.
 func takeOver(ctx context.Context, leases coordinationclient.LeaseInterface, fleet string, sessions []coordinationv1.Lease) (time.Duration, error) {
 	recorded := sessions
 	leader, err := leases.Get(ctx, member.LeaderLeaseName(fleet), metav1.GetOptions{})

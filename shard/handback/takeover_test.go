@@ -25,8 +25,8 @@ func records(name, holder, takeOver string, labels map[string]string) *coordinat
 	return l
 }
 
-// TestLeaveWaitsForTheTakeOverOfTheFleet: a session with --lease-take-over=1m is not dead after 15 s, and for one with 5 s the
-// wait is no longer than that.
+// TestLeaveWaitsForTheTakeOverOfTheFleet: a session with --lease-take-over=1m is not dead after 15
+// s, and for one with 5 s the wait is no longer than that.
 func TestLeaveWaitsForTheTakeOverOfTheFleet(t *testing.T) {
 	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
 	for _, tc := range []struct {

@@ -35,10 +35,11 @@ import (
 )
 
 const (
-	// forGood is the duration in a Lease of the fleet. It is written once: the fleet does not renew, and releases the Lease.
+	// forGood is the duration in a Lease of the fleet. It is written once: the fleet does not renew,
+	// and releases the Lease.
 	forGood = math.MaxInt32 * time.Second
-	// retry is when to decide again after a write that conflicted, and recheckAfter when to try again to create a Lease after the
-	// namespace was terminating: it may have been created anew.
+	// retry is when to decide again after a write that conflicted, and recheckAfter when to try again
+	// to create a Lease after the namespace was terminating: it may have been created anew.
 	retry, recheckAfter = time.Second, 5 * time.Second
 )
 
@@ -56,21 +57,24 @@ type Key struct {
 // String returns the key for logs and traces.
 func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }
 
-// Config is the configuration of NamespaceLeases. All fields but Namespace, Metrics and Tracer are required.
+// Config is the configuration of NamespaceLeases. All fields but Namespace, Metrics and Tracer are
+// required.
 type Config struct {
 	// Client reads and writes Leases, Metadata lists roots, in the control cluster.
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
 	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
-	// Fleet is the holderIdentity of the fleet: the same for all replicas, and different from that of any other fleet.
+	// Fleet is the holderIdentity of the fleet: the same for all replicas, and different from that of
+	// any other fleet.
 	Fleet string
 	// SlotOf returns the slot of a namespace's name.
 	SlotOf func(namespace string) int
 	// Gate admits the work of a slot, with its ownership in the context.
 	Gate runner.Gate[Key]
-	// Refused is called for each slot with roots in a namespace whose Leases another manager holds, with that holder: at once, and again at
-	// least every policy.Unchanged, for roots that were created since. known is what it returned before for the same holder, nil at first.
+	// Refused is called for each slot with roots in a namespace whose Leases another manager holds,
+	// with that holder: at once, and again at least every policy.Unchanged, for roots that were
+	// created since. known is what it returned before for the same holder, nil at first.
 	Refused func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics
@@ -130,8 +134,8 @@ func New(cfg Config) (*NamespaceLeases, error) {
 	return a, errors.Join(append(errs, err)...)
 }
 
-// OnChange adds a function that is called with every namespace whose Leases have another holder, or can have none any more: it may
-// be served now, or not any more. Call OnChange before Start.
+// OnChange adds a function that is called with every namespace whose Leases have another holder, or
+// can have none any more: it may be served now, or not any more. Call OnChange before Start.
 func (a *NamespaceLeases) OnChange(changed func(namespace string)) {
 	a.changes = append(a.changes, changed)
 }
@@ -173,8 +177,9 @@ func (a *NamespaceLeases) Opened(slots []int) {
 	}
 }
 
-// Served reports whether the fleet may work in a namespace. slot is the one in which there is work: while the namespace is
-// not served, its holder acquires the Leases as soon as they are free, without another call.
+// Served reports whether the fleet may work in a namespace. slot is the one in which there is work:
+// while the namespace is not served, its holder acquires the Leases as soon as they are free,
+// without another call.
 func (a *NamespaceLeases) Served(namespace string, slot int) bool {
 	leases, _ := a.see(namespace)
 	key := Key{namespace, slot}
@@ -191,7 +196,8 @@ func (a *NamespaceLeases) Served(namespace string, slot int) bool {
 	return false
 }
 
-// Holds reports whether the fleet holds both Leases of a namespace. It acquires none, unlike Served.
+// Holds reports whether the fleet holds both Leases of a namespace. It acquires none, unlike
+// Served.
 func (a *NamespaceLeases) Holds(namespace string) bool {
 	leases, _ := a.see(namespace)
 	return policy.Served(a.cfg.Fleet, leases, false)
@@ -209,8 +215,9 @@ func (a *NamespaceLeases) Held() []string {
 	return namespaces
 }
 
-// KeptOut reports whether another manager serves a namespace, or may do so because the Leases are not listed yet. If no other
-// does, there may be work without any root, such as the release of a MachineClass.
+// KeptOut reports whether another manager serves a namespace, or may do so because the Leases are
+// not listed yet. If no other does, there may be work without any root, such as the release of a
+// MachineClass.
 func (a *NamespaceLeases) KeptOut(namespace string) bool {
 	for _, informer := range a.informers {
 		if !informer.HasSynced() {
@@ -221,7 +228,8 @@ func (a *NamespaceLeases) KeptOut(namespace string) bool {
 	return a.keptOut(leases).Other != ""
 }
 
-// keptOut returns a verdict with the holder that keeps the fleet out, and the minimum time; "" means no other holder.
+// keptOut returns a verdict with the holder that keeps the fleet out, and the minimum time; ""
+// means no other holder.
 func (a *NamespaceLeases) keptOut(leases [2]policy.Lease) policy.Verdict {
 	return policy.Decide(policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases})
 }
@@ -241,7 +249,8 @@ func (a *NamespaceLeases) report(refused Key, other string) {
 	}
 }
 
-// reportRoots reports the holder that keeps the fleet out on roots on which it was not reported yet.
+// reportRoots reports the holder that keeps the fleet out on roots on which it was not reported
+// yet.
 func (a *NamespaceLeases) reportRoots(refused Key) {
 	a.mu.Lock()
 	was, ok := a.reported[refused]
@@ -262,7 +271,8 @@ func (a *NamespaceLeases) forget(namespace string) {
 	maps.DeleteFunc(a.reported, func(key Key, _ refusal) bool { return key.Namespace == namespace })
 }
 
-// CountRefused returns the number of namespaces with roots of this replica whose Leases another manager holds.
+// CountRefused returns the number of namespaces with roots of this replica whose Leases another
+// manager holds.
 func (a *NamespaceLeases) CountRefused() (count int) {
 	a.mu.Lock()
 	namespaces := map[string]bool{}
@@ -278,8 +288,8 @@ func (a *NamespaceLeases) CountRefused() (count int) {
 	return count
 }
 
-// changed records when a Lease changed. A renewal starts the time again; keys are enqueued only when the Lease was created,
-// deleted, or changed hands.
+// changed records when a Lease changed. A renewal starts the time again; keys are enqueued only
+// when the Lease was created, deleted, or changed hands.
 func (a *NamespaceLeases) changed(which int, was, is *coordinationv1.Lease) {
 	namespace := cmp.Or(is, was).Namespace
 	moved := was == nil || is == nil || holderOf(was) != holderOf(is)
@@ -320,7 +330,8 @@ func (a *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Le
 	return lease
 }
 
-// see returns the cached Leases of a namespace, for a decision and for the writes that follow from it.
+// see returns the cached Leases of a namespace, for a decision and for the writes that follow from
+// it.
 func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached [2]*coordinationv1.Lease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -341,8 +352,8 @@ func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached 
 	return leases, cached
 }
 
-// reconcile acquires the Leases of a namespace for the holder of a slot with work there, and acquires or releases them for
-// the holder of the slot of the namespace's name.
+// reconcile acquires the Leases of a namespace for the holder of a slot with work there, and
+// acquires or releases them for the holder of the slot of the namespace's name.
 func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	leases, cached := a.see(key.Namespace)
 	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayRelease: key.Slot == a.cfg.SlotOf(key.Namespace)}
@@ -385,8 +396,8 @@ func (a *NamespaceLeases) isEnding(namespace string) bool {
 	return a.ending[namespace]
 }
 
-// write acquires or releases a Lease; done is false if it has changed since it was read. cached is the version that was read,
-// nil if there was none.
+// write acquires or releases a Lease; done is false if it has changed since it was read. cached is
+// the version that was read, nil if there was none.
 func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do policy.Action) (done bool, err error) {
 	name := names()[which]
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

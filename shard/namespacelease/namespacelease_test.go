@@ -106,7 +106,8 @@ func (b *bench) sees() [2]policy.Lease {
 	return leases
 }
 
-// served calls Served for slot 7 of n, and waits until no goroutine can continue. It is for tests in a bubble of synctest.
+// served calls Served for slot 7 of n, and waits until no goroutine can continue. It is for tests
+// in a bubble of synctest.
 func (b *bench) served(want bool) {
 	b.t.Helper()
 	if got := b.leases.Served("n", 7); got != want {
@@ -131,7 +132,8 @@ func (b *bench) holders() (holders [2]string) {
 	return holders
 }
 
-// hangs is how long becomes waits for goroutines in real time: what is not seen then hangs, also on a busy machine.
+// hangs is how long becomes waits for goroutines in real time: what is not seen then hangs, also on
+// a busy machine.
 const hangs = 10 * time.Minute
 
 // becomes waits for a condition, without advancing the fleet's clock.
@@ -234,8 +236,9 @@ func TestNamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
 	})
 }
 
-// A replica with work in a namespace acquires its Leases when the other manager has died, although no event arrives then, Served is
-// not called again, and no replica holds the slot of the namespace's name.
+// A replica with work in a namespace acquires its Leases when the other manager has died, although
+// no event arrives then, Served is not called again, and no replica holds the slot of the
+// namespace's name.
 func TestLeasesOfADeadManagerAreAcquiredAtTheirDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "root")
@@ -270,7 +273,8 @@ func TestLeasesOfADeadManagerAreAcquiredAtTheirDeadline(t *testing.T) {
 	})
 }
 
-// A root that is created after its slot was reported has not been reconciled before: nothing else reports the other manager on it.
+// A root that is created after its slot was reported has not been reconciled before: nothing else
+// reports the other manager on it.
 func TestOtherManagerIsReportedOnLaterRoots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "root")

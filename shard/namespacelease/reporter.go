@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Reporter reports namespaces that another holder keeps the fleet out of: its method is Refused of Config. All fields are required.
+// Reporter reports namespaces that another holder keeps the fleet out of: its method is Refused of
+// Config. All fields are required.
 type Reporter struct {
 	Events events.EventRecorder
 	// Holds reports whether this replica holds a slot.
@@ -21,8 +22,9 @@ type Reporter struct {
 	SlotOf func(namespace, name string) int
 }
 
-// Refused emits an Event on each root of the slot in the namespace that is not among the known ones, and returns all of them. It logs the
-// other holder the first time. While another replica holds the slot it does nothing, and returns known.
+// Refused emits an Event on each root of the slot in the namespace that is not among the known
+// ones, and returns all of them. It logs the other holder the first time. While another replica
+// holds the slot it does nothing, and returns known.
 func (r *Reporter) Refused(refused Key, other string, known map[types.UID]bool) map[types.UID]bool {
 	if !r.Holds(refused.Slot) {
 		return known

@@ -24,15 +24,17 @@ import (
 )
 
 const (
-	// leaseWorlds is the number of generated worlds, with the seeds 1, 2, 3 …: a failure names its own.
+	// leaseWorlds is the number of generated worlds, with the seeds 1, 2, 3 …: a failure names its
+	// own.
 	leaseWorlds = 200
 	worldSlots  = 4
-	// prompt is the time within which a namespace is served whose Leases are free: watches lag by at most a second each.
+	// prompt is the time within which a namespace is served whose Leases are free: watches lag by at
+	// most a second each.
 	prompt = 5 * time.Second
 )
 
-// leaseWorld is a fleet of replicas, two namespaces with roots that are created and deleted, a manager in each that starts and
-// stops, and a user who edits Leases.
+// leaseWorld is a fleet of replicas, two namespaces with roots that are created and deleted, a
+// manager in each that starts and stops, and a user who edits Leases.
 type leaseWorld struct {
 	t        *testing.T
 	dice     *rand.Rand
@@ -46,8 +48,9 @@ type leaseWorld struct {
 	writes  int                  // number of writes of the fleet
 }
 
-// replica is the caller of NamespaceLeases in a process of the fleet: it calls Served once for each root, and again only after
-// the root was rejected and the Leases have changed hands, or when its slot is opened.
+// replica is the caller of NamespaceLeases in a process of the fleet: it calls Served once for each
+// root, and again only after the root was rejected and the Leases have changed hands, or when its
+// slot is opened.
 type replica struct {
 	world  *leaseWorld
 	leases *NamespaceLeases
@@ -217,7 +220,8 @@ func (w *leaseWorld) manage(ctx context.Context, namespace string) {
 	}
 }
 
-// setManager starts or stops the manager of a namespace. One that stops releases its Leases; one that dies does not.
+// setManager starts or stops the manager of a namespace. One that stops releases its Leases; one
+// that dies does not.
 func (w *leaseWorld) setManager(namespace string, lives, releases bool) {
 	w.mu.Lock()
 	w.managers[namespace] = lives
@@ -322,7 +326,8 @@ func (w *leaseWorld) act() {
 	time.Sleep(pause[w.dice.IntN(len(pause))])
 }
 
-// isServed fails unless the fleet holds the Leases of all namespaces with roots, and the holders of the roots' slots serve them.
+// isServed fails unless the fleet holds the Leases of all namespaces with roots, and the holders of
+// the roots' slots serve them.
 func (w *leaseWorld) isServed(when string) {
 	synctest.Wait()
 	for root := range w.roots {
@@ -345,8 +350,9 @@ func (w *leaseWorld) holders(namespace string) (holders [2]string) {
 	return holders
 }
 
-// Regardless of what happens to Leases, roots, slots and managers: when changes stop, a namespace with roots is served within seconds, the
-// Leases of one without roots are released within ten minutes, and nothing else is written.
+// Regardless of what happens to Leases, roots, slots and managers: when changes stop, a namespace
+// with roots is served within seconds, the Leases of one without roots are released within ten
+// minutes, and nothing else is written.
 func TestEveryNamespaceWithRootsIsServedInTheEnd(t *testing.T) {
 	for seed := range uint64(worlds.Some(leaseWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {

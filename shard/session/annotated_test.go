@@ -26,8 +26,9 @@ func annotate(server *server, value string) {
 	server.Edit(leaderLease, func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationHoldDeletions] = value })
 }
 
-// A person annotates the leader Lease: every replica sees it within a second, it stays on the Lease while the leader renews it, and also
-// when another replica becomes the leader, and a replica that starts sees it before it acquires a slot.
+// A person annotates the leader Lease: every replica sees it within a second, it stays on the Lease
+// while the leader renews it, and also when another replica becomes the leader, and a replica that
+// starts sees it before it acquires a slot.
 func TestAnnotationOnTheLeaderLeaseStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -87,7 +88,8 @@ func TestAnnotationBesideARenewalStays(t *testing.T) {
 	})
 }
 
-// Without the fleet's label the Lease is in no watch. The leader writes it again; meanwhile the Lease counts as gone.
+// Without the fleet's label the Lease is in no watch. The leader writes it again; meanwhile the
+// Lease counts as gone.
 func TestLabelOfTheLeaderLeaseIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// arrivals measures how long slots take to arrive at this replica: from when no live session held them, or a live one was to hand them over,
-// until they are open here. No decision depends on it.
+// arrivals measures how long slots take to arrive at this replica: from when no live session held
+// them, or a live one was to hand them over, until they are open here. No decision depends on it.
 type arrivals struct {
 	settings protocol.Settings
 	tracer   trace.Tracer
@@ -57,8 +57,9 @@ func (a *arrivals) acquired(change protocol.Change, now member.Moment) {
 
 func (a *arrivals) forget(slot int) { delete(a.slots, slot) }
 
-// opened ends the arrival of a slot, and records how long it took. It returns the W3C traceparent of the arrival, "" when there is no
-// trace of it. A slot without a known holder before is not measured.
+// opened ends the arrival of a slot, and records how long it took. It returns the W3C traceparent
+// of the arrival, "" when there is no trace of it. A slot without a known holder before is not
+// measured.
 func (a *arrivals) opened(ctx context.Context, slot int, now member.Moment) (traceparent string) {
 	coming, known := a.slots[slot]
 	delete(a.slots, slot)

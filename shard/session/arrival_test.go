@@ -17,8 +17,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// Hand-overs and take-overs are measured from when no live session held the slot, or it was to be handed over, and are traced with their
-// stages; the traceparent of the first span is that of the arrival.
+// Hand-overs and take-overs are measured from when no live session held the slot, or it was to be
+// handed over, and are traced with their stages; the traceparent of the first span is that of the
+// arrival.
 func TestArrivalsAndDeparturesAreTracedWithTheirStages(t *testing.T) {
 	const old = "fleet-0_abcde"
 	for name, tc := range map[string]struct {

@@ -24,7 +24,8 @@ func (c *candidacy) set(may bool) {
 	}
 }
 
-// wait returns true when the session may lead or, with may false, when it may not; it returns false when ctx has ended.
+// wait returns true when the session may lead or, with may false, when it may not; it returns false
+// when ctx has ended.
 func (c *candidacy) wait(ctx context.Context, may bool) bool {
 	for {
 		c.mu.Lock()

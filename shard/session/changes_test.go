@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// A step may resume a slot and stop it again. What it says last holds, or keys would be let in while the slot is given up.
+// A step may resume a slot and stop it again. What it says last holds, or keys would be let in
+// while the slot is given up.
 func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

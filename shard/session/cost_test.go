@@ -36,10 +36,11 @@ const (
 	mostDelay  = 100 * time.Millisecond
 )
 
-// TestCost runs whole fleets in virtual time, and measures the CPU time of the loops that renew the sessions: the steps of
-// the real machine with its Fence, metrics and measurements of arrivals. A loop is busy for the CPU time that it takes, and
-// what comes meanwhile waits. The API server answers in 5 ms. Not included are encoding and sending, the watch's decoding,
-// the objects of slots, and what Config.Weigh, Count and Heard do.
+// TestCost runs whole fleets in virtual time, and measures the CPU time of the loops that renew the
+// sessions: the steps of the real machine with its Fence, metrics and measurements of arrivals. A
+// loop is busy for the CPU time that it takes, and what comes meanwhile waits. The API server
+// answers in 5 ms. Not included are encoding and sending, the watch's decoding, the objects of
+// slots, and what Config.Weigh, Count and Heard do.
 func TestCost(t *testing.T) {
 	runtime.LockOSThread() // its CPU time is measured
 	defer runtime.UnlockOSThread()
@@ -78,8 +79,8 @@ func TestCost(t *testing.T) {
 
 func millis(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1000, 'f', 1, 64) + " ms" }
 
-// cost is what loops have cost for a time: their CPU, of the busiest follower, their longest step, and by how much a renewal
-// was sent later than it was due.
+// cost is what loops have cost for a time: their CPU, of the busiest follower, their longest step,
+// and by how much a renewal was sent later than it was due.
 type cost struct{ leader, follower, step, late time.Duration }
 
 func (c cost) most() time.Duration { return max(c.leader, c.follower) }
@@ -388,7 +389,8 @@ func (r *costReplica) carryOut(at time.Duration, out protocol.Output) {
 	}
 }
 
-// loop does something in the loop, and returns when it began. The loop is busy for the CPU time that it has taken.
+// loop does something in the loop, and returns when it began. The loop is busy for the CPU time
+// that it has taken.
 func (r *costReplica) loop(do func(now member.Moment)) (at time.Duration) {
 	if r.gone {
 		return 0

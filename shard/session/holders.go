@@ -10,9 +10,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// holders records, from the Leases that this session observes, which session holds each slot, and since when no live session holds it. It
-// does so for all slots, so that the next holder of a slot knows when it had none. No decision about slots depends on it: it serves
-// metrics and traces, by times of this process, and the deadlines of machines, by those that the Leases show.
+// holders records, from the Leases that this session observes, which session holds each slot, and
+// since when no live session holds it. It does so for all slots, so that the next holder of a slot
+// knows when it had none. No decision about slots depends on it: it serves metrics and traces, by
+// times of this process, and the deadlines of machines, by those that the Leases show.
 type holders struct {
 	settings protocol.Settings
 	signs    map[string]sign   // the last sign of life, by session
@@ -62,8 +63,8 @@ func newHolders(s protocol.Settings, now member.Moment) *holders {
 	return h
 }
 
-// seen records a version of a Lease. One of a session is a sign of life if it renews the Lease. One of a slot may end a time in which the
-// slot had no live holder: seen returns both.
+// seen records a version of a Lease. One of a session is a sign of life if it renews the Lease. One
+// of a slot may end a time in which the slot had no live holder: seen returns both.
 func (h *holders) seen(lease *coordinationv1.Lease, at member.Moment) (slot int, unserved member.Gap) {
 	if replica, is := member.ReplicaOfLease(h.settings.Fleet, lease.Name); is && lease.Spec.RenewTime != nil {
 		session, renewed := member.Holder(lease), lease.Spec.RenewTime.Time
@@ -104,8 +105,9 @@ func written(lease *coordinationv1.Lease, at member.Moment) member.Moment {
 	return at.Add(-min(max(0, at.Cluster().Sub(lease.Spec.RenewTime.Time)), oldest))
 }
 
-// freed returns since when a slot that is observed for the first time has no holder. Another client may have removed the holder without a
-// time: sessions have lived until the last sign of life of any.
+// freed returns since when a slot that is observed for the first time has no holder. Another client
+// may have removed the holder without a time: sessions have lived until the last sign of life of
+// any.
 func (h *holders) freed(lease *coordinationv1.Lease, at member.Moment) member.Moment {
 	since := written(lease, at)
 	for _, last := range h.signs {
@@ -116,8 +118,8 @@ func (h *holders) freed(lease *coordinationv1.Lease, at member.Moment) member.Mo
 	return since
 }
 
-// holds records the holder of a slot, and returns the time that it has ended. A live session releases its slots before another one
-// acquires them.
+// holds records the holder of a slot, and returns the time that it has ended. A live session
+// releases its slots before another one acquires them.
 func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, at member.Moment) (unserved member.Gap) {
 	is := &h.slots[slot]
 	known := is.lease != nil
@@ -149,8 +151,8 @@ func (h *holders) holds(slot int, lease *coordinationv1.Lease, session string, a
 	return unserved
 }
 
-// unserved returns the time in which a slot had no live holder before a session acquired it, as the Leases show it: none if that was
-// short, or is not known. session is "" when the slot is released.
+// unserved returns the time in which a slot had no live holder before a session acquired it, as the
+// Leases show it: none if that was short, or is not known. session is "" when the slot is released.
 func (h *holders) unserved(is *holder, lease *coordinationv1.Lease, session string, now time.Time) member.Gap {
 	from := is.since
 	if is.session != "" {
@@ -167,8 +169,8 @@ func (h *holders) unserved(is *holder, lease *coordinationv1.Lease, session stri
 	return member.Gap{From: from, To: is.since}
 }
 
-// dead returns the last sign of life of a session, and whether it is dead: another session of its replica has begun, or it was silent for
-// some time. This session lives.
+// dead returns the last sign of life of a session, and whether it is dead: another session of its
+// replica has begun, or it was silent for some time. This session lives.
 func (h *holders) dead(session string, now member.Moment, silence time.Duration) (since member.Moment, dead bool) {
 	if session == "" || session == h.settings.Session {
 		return now, false
@@ -183,8 +185,8 @@ func (h *holders) dead(session string, now member.Moment, silence time.Duration)
 	return last.at, current != "" && current != session || now.Since(last.at) >= silence
 }
 
-// unheld returns since when a slot has no live holder, and whether it has none. silence is after what time without a sign of life a session
-// counts as dead.
+// unheld returns since when a slot has no live holder, and whether it has none. silence is after
+// what time without a sign of life a session counts as dead.
 func (h *holders) unheld(slot int, now member.Moment, silence time.Duration) (since member.Moment, is bool) {
 	if of := &h.slots[slot]; of.session == "" {
 		return of.gap.since, true
@@ -192,8 +194,9 @@ func (h *holders) unheld(slot int, now member.Moment, silence time.Duration) (si
 	return h.dead(h.slots[slot].session, now, silence)
 }
 
-// count counts the time in which a slot had no live holder, from its first holder on. The silence of a session counts when others may take
-// its slots over: until then it may be back, and counts what it has missed itself.
+// count counts the time in which a slot had no live holder, from its first holder on. The silence
+// of a session counts when others may take its slots over: until then it may be back, and counts
+// what it has missed itself.
 func (h *holders) count(slot int, now member.Moment) {
 	is := &h.slots[slot]
 	since, unheld := h.unheld(slot, now, h.settings.Config.TakeOver)
@@ -207,8 +210,9 @@ func (h *holders) count(slot int, now member.Moment) {
 	is.until = now
 }
 
-// take returns the slot-seconds without a live holder since it was last called. observing reports whether the silence of other sessions
-// proves anything: after a time in which it did not, silence counts from its end.
+// take returns the slot-seconds without a live holder since it was last called. observing reports
+// whether the silence of other sessions proves anything: after a time in which it did not, silence
+// counts from its end.
 func (h *holders) take(now member.Moment, observing bool) (seconds float64) {
 	switch {
 	case !observing && h.observed == observationPending:
@@ -233,7 +237,8 @@ func (h *holders) take(now member.Moment, observing bool) (seconds float64) {
 	return seconds
 }
 
-// unowned returns how many slots have no holder, or one that has been silent for longer than a session may work without a sign of life.
+// unowned returns how many slots have no holder, or one that has been silent for longer than a
+// session may work without a sign of life.
 func (h *holders) unowned(now member.Moment) (slots int) {
 	for slot := range h.slots {
 		if _, is := h.unheld(slot, now, h.settings.Config.Fence); is && (h.observed == observationReliable || h.slots[slot].session == "") {

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// A slot is unserved from the last sign of life of its holder, or from its release, until another session acquires it, if that takes long.
+// A slot is unserved from the last sign of life of its holder, or from its release, until another
+// session acquires it, if that takes long.
 func TestHoldersLongTimeWithoutALiveHolderIsAGap(t *testing.T) {
 	const a, b = "fleet-0_aaaaa", "fleet-1_bbbbb"
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)

@@ -28,8 +28,8 @@ func (l *lateGrants) Add(slots []int, complete func(slots []int)) {
 	l.complete = append(l.complete, func() { complete(slots) })
 }
 
-// The objects of a slot that was lost, and acquired again, become complete for the earlier ownership: that opens nothing, because those of
-// the later one are not complete.
+// The objects of a slot that was lost, and acquired again, become complete for the earlier
+// ownership: that opens nothing, because those of the later one are not complete.
 func TestObjectsOfAnEarlierOwnershipDoNotOpenTheSlot(t *testing.T) {
 	grants := &lateGrants{}
 	_, step := stepped(t, clock.RealClock{}, grants, nil)
@@ -45,7 +45,8 @@ func TestObjectsOfAnEarlierOwnershipDoNotOpenTheSlot(t *testing.T) {
 	}
 }
 
-// The election may call back for a term that has ended: the callback that ends the leadership was called before.
+// The election may call back for a term that has ended: the callback that ends the leadership was
+// called before.
 func TestTermThatHasEndedBeginsNoLeadership(t *testing.T) {
 	r, _ := stepped(t, clock.RealClock{}, &openings{}, nil)
 	term, end := context.WithCancel(t.Context())
@@ -58,8 +59,8 @@ func TestTermThatHasEndedBeginsNoLeadership(t *testing.T) {
 	}
 }
 
-// The answers to the leader's renewals come late, and then renewals fail: the leadership's fence passes as long after the last renewal was
-// sent as others wait, and not after its answer.
+// The answers to the leader's renewals come late, and then renewals fail: the leadership's fence
+// passes as long after the last renewal was sent as others wait, and not after its answer.
 func TestLeadershipEndsByTheSendOfItsLastRenewal(t *testing.T) {
 	const late = 3 * time.Second
 	synctest.Test(t, func(t *testing.T) {

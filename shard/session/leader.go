@@ -20,9 +20,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in what a fence needs: an
-// update carries the UID, the fence counts from the send and not from the answer, a session that may begin nothing is no
-// candidate, and only the holder releases the Lease.
+// leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in
+// what a fence needs: an update carries the UID, the fence counts from the send and not from the
+// answer, a session that may begin nothing is no candidate, and only the holder releases the Lease.
 type leaderLock struct {
 	*Replica
 
@@ -33,8 +33,9 @@ type leaderLock struct {
 
 var _ resourcelock.Interface = (*leaderLock)(nil)
 
-// elect takes part in the election until ctx ends, again after each time as leader. It begins when the session may act, resigns
-// when the session can no longer observe the fleet, and takes part again when it can.
+// elect takes part in the election until ctx ends, again after each time as leader. It begins when
+// the session may act, resigns when the session can no longer observe the fleet, and takes part
+// again when it can.
 func (r *Replica) elect(ctx context.Context) {
 	select {
 	case <-r.held:
@@ -112,8 +113,9 @@ func (o *leadership) endLeading(ctx context.Context) {
 	klog.FromContext(ctx).Info("Stopped leading")
 }
 
-// Get reads the leader Lease. This session's settings were compared with those of the fleet before it acted, so other
-// settings on the Lease are an edit, which the next write of the leader replaces.
+// Get reads the leader Lease. This session's settings were compared with those of the fleet before
+// it acted, so other settings on the Lease are an edit, which the next write of the leader
+// replaces.
 func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	lease, err := l.readLeader(ctx)
 	if err != nil {
@@ -154,10 +156,11 @@ func (l *leaderLock) compare(ctx context.Context, lease *coordinationv1.Lease) {
 	l.reported = differs
 }
 
-// Update writes the leader Lease as it was last read, with the annotations that people have added. An annotation that was added since
-// leads to a conflict, after which client-go reads the Lease and tries again. It does not release a Lease that another session holds: after its last
-// renewal has failed, client-go reads the Lease again and releases it although the holder may have changed meanwhile.
-// Errors: errNotHolder, and those of write.
+// Update writes the leader Lease as it was last read, with the annotations that people have added.
+// An annotation that was added since leads to a conflict, after which client-go reads the Lease and
+// tries again. It does not release a Lease that another session holds: after its last renewal has
+// failed, client-go reads the Lease again and releases it although the holder may have changed
+// meanwhile. Errors: errNotHolder, and those of write.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
 	last := l.lease
@@ -184,7 +187,8 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	return l.write(ctx, member.Update, lease)
 }
 
-// write sends a leader Lease and, when that gives this session the leadership or renews it, moves the leadership's fence.
+// write sends a leader Lease and, when that gives this session the leadership or renews it, moves
+// the leadership's fence.
 func (l *leaderLock) write(ctx context.Context, verb member.Verb, lease *coordinationv1.Lease) error {
 	need := member.NeedFence
 	holder := lease.Spec.HolderIdentity
@@ -243,8 +247,9 @@ func (r *Replica) readLeader(ctx context.Context) (*coordinationv1.Lease, error)
 	return reply.Lease, nil
 }
 
-// checkSettings compares the settings with those that the leader Lease and the session Leases record, and retries until they
-// can be read. Errors: a *ExitError if a setting differs, or that of ctx.
+// checkSettings compares the settings with those that the leader Lease and the session Leases
+// record, and retries until they can be read. Errors: a *ExitError if a setting differs, or that of
+// ctx.
 func (r *Replica) checkSettings(ctx context.Context) error {
 	for first := true; ; first = false {
 		err := r.compareSettings(ctx)
@@ -266,7 +271,8 @@ func (r *Replica) checkSettings(ctx context.Context) error {
 	}
 }
 
-// noteUnserved finds out from the Leases when no session of the fleet lived last. It is called before the session writes one.
+// noteUnserved finds out from the Leases when no session of the fleet lived last. It is called
+// before the session writes one.
 func (r *Replica) noteUnserved(ctx context.Context, leases []*coordinationv1.Lease) {
 	gap := member.LastGap(r.cfg.Settings.Fleet, leases, r.cfg.Time.Moment().Cluster())
 	if gap.IsZero() {
@@ -277,7 +283,8 @@ func (r *Replica) noteUnserved(ctx context.Context, leases []*coordinationv1.Lea
 	r.cfg.Unserved(gap)
 }
 
-// compareSettings reads the Leases once. The leader Lease is read by its name: it may have lost the label that it is listed by.
+// compareSettings reads the Leases once. The leader Lease is read by its name: it may have lost the
+// label that it is listed by.
 func (r *Replica) compareSettings(ctx context.Context) error {
 	var leases []*coordinationv1.Lease
 	leader, err := r.readLeader(ctx)

@@ -25,8 +25,9 @@ func ofReplica(r apiserver.Request, replica string) bool {
 	return strings.Contains(r.Header.Get("User-Agent"), "/"+replica+" ")
 }
 
-// The goroutine of the election stops for longer than a take-over in the middle of a renewal. When it goes on, its view of
-// the leader Lease is old, and client-go releases a Lease that it believes to be its own.
+// The goroutine of the election stops for longer than a take-over in the middle of a renewal. When
+// it goes on, its view of the leader Lease is old, and client-go releases a Lease that it believes
+// to be its own.
 func TestALeaderThatWakesUpDoesNotEmptyItsSuccessorsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -144,7 +145,8 @@ func TestReplicasThatInstallAFleetWithDifferentSettingsNeverBothAct(t *testing.T
 	}
 }
 
-// Installing anew, and changing the durations, work as documented: what a session has recorded ends with it.
+// Installing anew, and changing the durations, work as documented: what a session has recorded ends
+// with it.
 func TestSettingsCanBeChangedWhenNoSessionLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

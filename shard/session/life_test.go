@@ -23,7 +23,8 @@ import (
 // workers of each process.
 const workers = 3
 
-// life is a process of a trial: a whole Replica, work that it does, and the way between it and the API server.
+// life is a process of a trial: a whole Replica, work that it does, and the way between it and the
+// API server.
 type life struct {
 	*process
 
@@ -89,8 +90,8 @@ func (l *life) end(err error) {
 	close(l.gone)
 }
 
-// couldNotStop says that work was in flight that does not end when it is cancelled: when Run returned, or when it began to,
-// since it waits for what it has sent.
+// couldNotStop says that work was in flight that does not end when it is cancelled: when Run
+// returned, or when it began to, since it waits for what it has sent.
 func (l *life) couldNotStop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,8 +153,8 @@ func (l *life) between(least, most time.Duration) time.Duration {
 	return between(l.random, least, most)
 }
 
-// network is the way from a process to the API server. It delays and loses; what is on it arrives, regardless of what becomes of its
-// sender.
+// network is the way from a process to the API server. It delays and loses; what is on it arrives,
+// regardless of what becomes of its sender.
 type network struct {
 	*life
 
@@ -281,7 +282,8 @@ func (l *life) work() {
 	}
 }
 
-// pass sends something at its beginning and something at its end, of which the answer may be open for longer.
+// pass sends something at its beginning and something at its end, of which the answer may be open
+// for longer.
 func (l *life) pass(ctx context.Context, slot int, done func()) {
 	if answer := l.call(ctx, slot); answer != nil {
 		_ = answer.Close()
@@ -308,7 +310,8 @@ func (l *life) pass(ctx context.Context, slot int, done func()) {
 	done()
 }
 
-// call sends a request through the Fence, and returns the open body of its answer, or nil when it was refused.
+// call sends a request through the Fence, and returns the open body of its answer, or nil when it
+// was refused.
 func (l *life) call(ctx context.Context, slot int) io.Closer {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://cloud/", http.NoBody)
 	if err != nil {
@@ -323,7 +326,8 @@ func (l *life) call(ctx context.Context, slot int) io.Closer {
 	return answer.Body
 }
 
-// cloudOf is what a process changes for a slot. No other process may be entitled to the slot when something arrives.
+// cloudOf is what a process changes for a slot. No other process may be entitled to the slot when
+// something arrives.
 type cloudOf struct {
 	*life
 

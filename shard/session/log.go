@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// changeLog collects the changes of slots, to log them in one line for each kind: hundreds of slots may change at once.
+// changeLog collects the changes of slots, to log them in one line for each kind: hundreds of slots
+// may change at once.
 type changeLog map[changeKey][]int
 
 // changeKey has what the changes of one line have in common.

@@ -12,7 +12,8 @@ type letter struct {
 	do    func()
 }
 
-// mailbox holds letters in their order. Adding one never waits: the caller may hold a lock that the loop needs.
+// mailbox holds letters in their order. Adding one never waits: the caller may hold a lock that the
+// loop needs.
 type mailbox struct {
 	filled chan struct{} // receives when letters were added
 

@@ -95,7 +95,8 @@ func (m *Metrics) observe(facts *protocol.Facts, inFlight int) {
 	m.imbalance.Set(imbalance(live, weights))
 }
 
-// observeFitness sets the metrics of the session's fitness, and of its slots that are not open, by reason.
+// observeFitness sets the metrics of the session's fitness, and of its slots that are not open, by
+// reason.
 func (m *Metrics) observeFitness(f member.Fitness, unopened map[string]int) {
 	serves := !slices.Contains(slices.Collect(maps.Values(f.Serves)), member.Failing)
 	for aspect, is := range map[string]bool{"acts": f.Acts, "observes": f.Observes, "serves": serves} {
@@ -108,8 +109,8 @@ func (m *Metrics) observeFitness(f member.Fitness, unopened map[string]int) {
 	}
 }
 
-// imbalance returns the weight per capacity of the busiest session, divided by the total weight per total capacity; 0 if there
-// is no weight.
+// imbalance returns the weight per capacity of the busiest session, divided by the total weight per
+// total capacity; 0 if there is no weight.
 func imbalance(live []protocol.SessionFacts, weights map[string]float64) float64 {
 	total, capacity, busiest := 0.0, 0.0, 0.0
 	for _, s := range live {

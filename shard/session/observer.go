@@ -36,7 +36,8 @@ func (o observer) Seen(lease *coordinationv1.Lease) {
 	o.post(protocol.Seen{Lease: lease})
 }
 
-// note updates what is known of holders, the measurement of arrivals, and of times without a holder, with Leases.
+// note updates what is known of holders, the measurement of arrivals, and of times without a
+// holder, with Leases.
 func (o observer) note(leases ...*coordinationv1.Lease) {
 	at := o.cfg.Time.Moment()
 	o.mail.put(letter{do: func() {

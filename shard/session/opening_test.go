@@ -34,7 +34,8 @@ type openings struct {
 
 func (o *openings) Open(slots []int) { o.calls = append(o.calls, slices.Clone(slots)) }
 
-// stepped returns a Replica of which the test runs each round of the loop: step carries out changes, and does the rest of the round.
+// stepped returns a Replica of which the test runs each round of the loop: step carries out
+// changes, and does the rest of the round.
 func stepped(t *testing.T, c clock.WithTicker, grants Grants, tracer trace.Tracer) (r *Replica, step func(changes ...protocol.Change)) {
 	t.Helper()
 	registry, now := prometheus.NewRegistry(), fence.NewTime(c)
@@ -57,7 +58,8 @@ func stepped(t *testing.T, c clock.WithTicker, grants Grants, tracer trace.Trace
 	}
 }
 
-// The labeler looks at all unlabeled objects for each opening: that has to be once, and not once for each of hundreds of slots.
+// The labeler looks at all unlabeled objects for each opening: that has to be once, and not once
+// for each of hundreds of slots.
 func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
 	opened := &openings{}
 	_, step := stepped(t, clock.RealClock{}, opened, nil)
@@ -68,7 +70,8 @@ func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
 	}
 }
 
-// The trace of a hand-over shows how long it waited for what was in flight, and how long for the release of the Lease.
+// The trace of a hand-over shows how long it waited for what was in flight, and how long for the
+// release of the Lease.
 func TestAHandOverIsTracedUntilNothingIsInFlight(t *testing.T) {
 	c, recorder := clocktesting.NewFakeClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)), tracetest.NewSpanRecorder()
 	r, step := stepped(t, c, instantGrants{}, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer(""))
@@ -89,7 +92,8 @@ func TestAHandOverIsTracedUntilNothingIsInFlight(t *testing.T) {
 	}
 }
 
-// entitled is an entitlement of a session that is not suspended: to begin work until a moment and, with an epoch, to all slots.
+// entitled is an entitlement of a session that is not suspended: to begin work until a moment and,
+// with an epoch, to all slots.
 type entitled struct {
 	until member.Moment
 	epoch int64
@@ -99,8 +103,8 @@ func (entitled) Suspended() bool                       { return false }
 func (e entitled) Fence() member.Moment                { return e.until }
 func (e entitled) Entitled(int) (epoch int64, ok bool) { return e.epoch, e.epoch > 0 }
 
-// A renewal may be answered after the fence has passed and before the Replica has looked at the clock: nothing is suspended
-// then, and so nothing resumes, but keys were turned away.
+// A renewal may be answered after the fence has passed and before the Replica has looked at the
+// clock: nothing is suspended then, and so nothing resumes, but keys were turned away.
 func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := begin(t, newServer(), "fleet-0")
@@ -121,8 +125,8 @@ func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 	})
 }
 
-// All replicas ask again and again whether they lead. That most of them do not has turned no key away: else all keys of all
-// slots would be looked at anew with each renewal.
+// All replicas ask again and again whether they lead. That most of them do not has turned no key
+// away: else all keys of all slots would be looked at anew with each renewal.
 func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := begin(t, newServer(), "fleet-0")

@@ -20,26 +20,28 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// beat is the maximum time between two steps, so that a wall clock that was set is detected, and so is a loop that blocks.
+// beat is the maximum time between two steps, so that a wall clock that was set is detected, and so
+// is a loop that blocks.
 const beat = time.Second
 
 // Grants caches the objects of this replica's slots. Its methods return at once.
 type Grants interface {
-	// Add begins to list and watch the objects of slots that were just acquired, and calls ready once when all of them are
-	// cached. They are not announced until Open.
+	// Add begins to list and watch the objects of slots that were just acquired, and calls ready once
+	// when all of them are cached. They are not announced until Open.
 	Add(slots []int, ready func(slots []int))
 	// Drop removes the objects of slots that were lost. ready is no longer called for them.
 	Drop(slots []int)
 	// Open announces the objects of the slots as additions, each time that it is called.
 	Open(slots []int)
-	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none was requested.
+	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none
+	// was requested.
 	Unlisted() map[int]string
 	// Broken returns, by target cluster, what has not been delivered for a long time.
 	Broken() map[string]string
 }
 
-// Config describes a Replica. All fields are required. Its functions are called by the loop and have to return at once, except for Unowned
-// and Unfit.
+// Config describes a Replica. All fields are required. Its functions are called by the loop and
+// have to return at once, except for Unowned and Unfit.
 type Config struct {
 	Settings protocol.Settings
 	Leases   *leases.Store
@@ -47,31 +49,38 @@ type Config struct {
 	Time     *fence.Time
 	Grants   Grants
 	Metrics  *Metrics
-	// Weigh returns the weights of slots by number, of those that are held and possibly others; a missing slot weighs 1.
+	// Weigh returns the weights of slots by number, of those that are held and possibly others; a
+	// missing slot weighs 1.
 	Weigh func() map[int]int64
 	// Roots returns how many roots a slot has whose objects are known.
 	Roots func(slot int) int
-	// Count returns the report of this replica about its machines, at the same times; ok is false while the machines were not
-	// counted yet. The text is passed on without being parsed. Heard receives about every second the reports of all replicas,
-	// while the session may act.
+	// Count returns the report of this replica about its machines, at the same times; ok is false
+	// while the machines were not counted yet. The text is passed on without being parsed. Heard
+	// receives about every second the reports of all replicas, while the session may act.
 	Count func() (text string, ok bool)
 	Heard func(protocol.Reports)
-	// Accounts returns what this replica has found out about accounts at clouds. It is called about every second.
+	// Accounts returns what this replica has found out about accounts at clouds. It is called about
+	// every second.
 	Accounts func() member.Accounts
-	// Unowned reports slots that have had no holder for 30 s. The leader calls it once for each time that a slot is without a
-	// holder, with the leadership in the context, and again after an error.
+	// Unowned reports slots that have had no holder for 30 s. The leader calls it once for each time
+	// that a slot is without a holder, with the leadership in the context, and again after an error.
 	Unowned func(ctx context.Context, slots []int) error
-	// Unfit reports replicas that renew their Leases and have not been able for some time to serve all of their slots. The leader calls it
-	// once for each such time, with the leadership in the context, and again after an error.
+	// Unfit reports replicas that renew their Leases and have not been able for some time to serve all
+	// of their slots. The leader calls it once for each such time, with the leadership in the context,
+	// and again after an error.
 	Unfit func(ctx context.Context, troubles []Trouble) error
-	// Unserved is called at most once, before this session acquires a slot, with the last time in which no session of the fleet lived.
+	// Unserved is called at most once, before this session acquires a slot, with the last time in
+	// which no session of the fleet lived.
 	Unserved func(gap member.Gap)
-	// UnservedSlot is called with each time in which a slot had no holder that lived, when it has one again, whichever session that is.
+	// UnservedSlot is called with each time in which a slot had no holder that lived, when it has one
+	// again, whichever session that is.
 	UnservedSlot func(slot int, gap member.Gap)
-	// Led is called each time that this session begins to lead: work under the leadership may begin then.
+	// Led is called each time that this session begins to lead: work under the leadership may begin
+	// then.
 	Led func()
-	// LeaderLease is called with each version of the leader Lease that the watch shows, and with nil when it is gone: people annotate it. Slots may
-	// be acquired before the first call, because the session lists without the watch.
+	// LeaderLease is called with each version of the leader Lease that the watch shows, and with nil
+	// when it is gone: people annotate it. Slots may be acquired before the first call, because the
+	// session lists without the watch.
 	LeaderLease func(lease *coordinationv1.Lease)
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
@@ -144,9 +153,10 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("the session has ended (%s): %s", e.Reason, e.Message)
 }
 
-// Run runs a session until it has ended. It returns nil when the session has left because leave was closed, a *ExitError when
-// the session cannot continue and the process has to be restarted, and the error of ctx when ctx has ended, without a
-// hand-over. In all cases, no work may begin afterwards.
+// Run runs a session until it has ended. It returns nil when the session has left because leave was
+// closed, a *ExitError when the session cannot continue and the process has to be restarted, and
+// the error of ctx when ctx has ended, without a hand-over. In all cases, no work may begin
+// afterwards.
 func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 	if err := r.checkSettings(ctx); err != nil {
 		return err
@@ -186,8 +196,8 @@ func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 	}
 }
 
-// work processes the mailbox, and returns the time after which it must be called again without a letter, or how the session has
-// ended.
+// work processes the mailbox, and returns the time after which it must be called again without a
+// letter, or how the session has ended.
 func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err error) {
 	for _, l := range r.mail.receive() {
 		switch {
@@ -231,9 +241,10 @@ func (r *Replica) idle() (slots int) {
 	return slots
 }
 
-// carryOut executes the result of a step: first it stops what ends, then it updates what the session is entitled to, and only
-// then it sends requests. One step may resume a slot and stop it again: the last change of a slot decides, and a ticket is
-// answered when nothing that is in flight after that is left.
+// carryOut executes the result of a step: first it stops what ends, then it updates what the
+// session is entitled to, and only then it sends requests. One step may resume a slot and stop it
+// again: the last change of a slot decides, and a ticket is answered when nothing that is in flight
+// after that is left.
 func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	for _, change := range out.Changes {
 		r.end(change)
@@ -416,7 +427,8 @@ type Health struct {
 	Suspended bool
 	// Fitness reports what the session can do.
 	Fitness member.Fitness
-	// Unreached are the classes of accounts at clouds that do not answer this replica, and answer another one.
+	// Unreached are the classes of accounts at clouds that do not answer this replica, and answer
+	// another one.
 	Unreached []string
 	// Waiting are the slots that are held and not open, with the kind of objects that is missing.
 	Waiting map[int]string
@@ -425,7 +437,8 @@ type Health struct {
 	Leads bool
 }
 
-// Health returns the health of the session. Errors: the loop of the session does not answer before ctx ends.
+// Health returns the health of the session. Errors: the loop of the session does not answer before
+// ctx ends.
 func (r *Replica) Health(ctx context.Context) (h Health, err error) {
 	err = r.inLoop(ctx, func() error {
 		h = Health{

@@ -201,7 +201,8 @@ func (p *process) open() []int {
 	return open
 }
 
-// wantAll checks, now and then for a time, that no slot is open twice, and at its end that each is open once.
+// wantAll checks, now and then for a time, that no slot is open twice, and at its end that each is
+// open once.
 func wantAll(t *testing.T, within time.Duration, processes ...*process) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < within; time.Sleep(50 * time.Millisecond) {
@@ -277,7 +278,8 @@ func TestANewReplicaGetsItsShareAndHandsItOverWhenItLeaves(t *testing.T) {
 	})
 }
 
-// What a replica has counted reaches the others within seconds, and stays its last word when it has left.
+// What a replica has counted reaches the others within seconds, and stays its last word when it has
+// left.
 func TestReplicasHearOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
@@ -397,8 +399,8 @@ func TestAbsentServerDeclaresNoSessionDead(t *testing.T) {
 	})
 }
 
-// wantLeaderless checks, now and then for a time, that replicas have the same slots open as before, and that after the fence
-// of the last leader none of them leads.
+// wantLeaderless checks, now and then for a time, that replicas have the same slots open as before,
+// and that after the fence of the last leader none of them leads.
 func wantLeaderless(t *testing.T, within time.Duration, before map[*process][]int) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < within; time.Sleep(50 * time.Millisecond) {

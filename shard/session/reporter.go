@@ -21,8 +21,8 @@ import (
 // rootsPage is how many objects one request of a list returns.
 const rootsPage = 500
 
-// Reporter emits Events about slots without a holder and about unfit replicas: its methods are Unowned and Unfit of Config. All
-// fields but Namespace are required.
+// Reporter emits Events about slots without a holder and about unfit replicas: its methods are
+// Unowned and Unfit of Config. All fields but Namespace are required.
 type Reporter struct {
 	Settings protocol.Settings
 	// Metadata lists roots in the control cluster.
@@ -32,7 +32,8 @@ type Reporter struct {
 	Events    events.EventRecorder
 }
 
-// ReportUnfit emits an Event on the session Lease of each replica that does not serve all of its slots.
+// ReportUnfit emits an Event on the session Lease of each replica that does not serve all of its
+// slots.
 func (r *Reporter) ReportUnfit(_ context.Context, troubles []Trouble) error {
 	for _, t := range troubles {
 		telemetry.EmitUnlogged(r.Events, &corev1.ObjectReference{
@@ -43,8 +44,9 @@ func (r *Reporter) ReportUnfit(_ context.Context, troubles []Trouble) error {
 	return nil
 }
 
-// ReportUnowned emits an Event on each root of slots without a holder, or on none of them if a list fails. The leader calls it. Roots
-// without a slot label are not among them: they count as unlabeled. Errors: those of the list.
+// ReportUnowned emits an Event on each root of slots without a holder, or on none of them if a list
+// fails. The leader calls it. Roots without a slot label are not among them: they count as
+// unlabeled. Errors: those of the list.
 func (r *Reporter) ReportUnowned(ctx context.Context, slots []int) error {
 	roots, err := r.rootsOf(ctx, slots)
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// firstScrapes is after what time a replica counts what it saw of the time before: increase() of Prometheus does not show what a counter has
-// when it is first scraped.
+// firstScrapes is after what time a replica counts what it saw of the time before: increase() of
+// Prometheus does not show what a counter has when it is first scraped.
 const firstScrapes = time.Minute
 
-// service counts for how long slots were not worked on: those without a live holder, and those that this session holds.
+// service counts for how long slots were not worked on: those without a live holder, and those that
+// this session holds.
 type service struct {
 	metrics *Metrics
 	holders *holders
@@ -34,13 +35,15 @@ func (s *service) observe(now member.Moment, observing bool) {
 	s.holders.prune(now)
 }
 
-// opened counts, for the roots of a slot that has opened here, the time since a live session held it last.
+// opened counts, for the roots of a slot that has opened here, the time since a live session held
+// it last.
 func (s *service) opened(slot int, now member.Moment) {
 	s.metrics.rootSeconds.Add(max(0, now.Since(s.holders.slots[slot].gap.since).Seconds()) * float64(s.roots(slot)))
 }
 
-// hold counts the slots that this session holds, idle of which it does not work on from now on. A time for which it is suspended counts when
-// it ends: until then others may have taken the slots over, and count them.
+// hold counts the slots that this session holds, idle of which it does not work on from now on. A
+// time for which it is suspended counts when it ends: until then others may have taken the slots
+// over, and count them.
 func (s *service) hold(now member.Moment, held map[int]*opening, idle int, suspended bool) {
 	switch {
 	case suspended && s.suspended.IsZero():

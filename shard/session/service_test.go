@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// What the replicas count as time for which slots were not worked on is what a client observes, who asks all of them 20 times a second.
+// What the replicas count as time for which slots were not worked on is what a client observes, who
+// asks all of them 20 times a second.
 func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		disturb func(w *witnessed)
@@ -110,7 +111,8 @@ func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 	}
 }
 
-// What other clients have written into Leases neither stops a replica nor counts for longer than it can be true.
+// What other clients have written into Leases neither stops a replica nor counts for longer than it
+// can be true.
 func TestUnservedTimeOfLeasesThatOthersWrote(t *testing.T) {
 	const slot, session = "fleet-slot-003", "fleet-session-fleet-0"
 	now := func(seconds int) member.Moment {

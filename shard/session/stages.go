@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// Names of the spans of slots that move. The replica that gets a slot records the first or the second, the one that hands it over the third.
+// Names of the spans of slots that move. The replica that gets a slot records the first or the
+// second, the one that hands it over the third.
 const (
 	handOverSpan = "hand-over"
 	takeOverSpan = "take-over"
@@ -24,7 +25,8 @@ type stage struct {
 	end  member.Moment // zero when it was not seen; the next stage then includes it
 }
 
-// traceStages records the span of a move that has ended, with a span for each stage below it, and returns its W3C traceparent.
+// traceStages records the span of a move that has ended, with a span for each stage below it, and
+// returns its W3C traceparent.
 func traceStages(
 	ctx context.Context, tracer trace.Tracer, name string, begun, now member.Moment, stages []stage, attributes ...attribute.KeyValue,
 ) (traceparent string) {

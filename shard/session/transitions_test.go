@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// Every Lease of the fleet can be taken after its number of transitions was set by hand to the largest that there is.
+// Every Lease of the fleet can be taken after its number of transitions was set by hand to the
+// largest that there is.
 func TestALeaseWithTheLargestNumberOfTransitionsIsAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

@@ -26,14 +26,16 @@ var (
 
 const (
 	trialSlots = 5
-	// patience is how long a fleet may take, after the last fault, until every slot is open: see shard/verification/simulation.
+	// patience is how long a fleet may take, after the last fault, until every slot is open: see
+	// shard/verification/simulation.
 	patience = 4 * time.Minute
 )
 
-// TestReplicasUnderFaults runs whole replicas, and not the rules alone as shard/verification/simulation does: loop, mailbox, Fence, what
-// is in flight, election, Store and watch, against an API server in memory, under faults that are drawn from a seed. What
-// runs at the same instant has no order, so a seed that fails may have to be run more than once: go test ./shard/session -run
-// TestReplicasUnderFaults -seed=17 -count=20.
+// TestReplicasUnderFaults runs whole replicas, and not the rules alone as
+// shard/verification/simulation does: loop, mailbox, Fence, what is in flight, election, Store and
+// watch, against an API server in memory, under faults that are drawn from a seed. What runs at the
+// same instant has no order, so a seed that fails may have to be run more than once: go test
+// ./shard/session -run TestReplicasUnderFaults -seed=17 -count=20.
 func TestReplicasUnderFaults(t *testing.T) {
 	first, end := 0, worlds.Some(*howMany)
 	if *oneSeed >= 0 {
@@ -79,7 +81,8 @@ func (t *tally) add(other tally) {
 	}
 }
 
-// trial is a fleet under faults. Its root goroutine injects the faults and looks at everything, every now and then.
+// trial is a fleet under faults. Its root goroutine injects the faults and looks at everything,
+// every now and then.
 type trial struct {
 	*testing.T
 
@@ -144,7 +147,8 @@ func (r *trial) run() tally {
 	return r.tally
 }
 
-// step lets some time go by, and looks at everything when nothing moves. It returns false when something is wrong.
+// step lets some time go by, and looks at everything when nothing moves. It returns false when
+// something is wrong.
 func (r *trial) step() bool {
 	time.Sleep(r.between(time.Millisecond, 200*time.Millisecond))
 	synctest.Wait()
@@ -227,7 +231,8 @@ func (r *trial) missing() string {
 	return ""
 }
 
-// admitted: nothing of the slot is in flight elsewhere, unless its owner was dead, which shows in its fence.
+// admitted: nothing of the slot is in flight elsewhere, unless its owner was dead, which shows in
+// its fence.
 func (r *trial) admitted(l *life, slot int) {
 	for _, other := range r.others(l) {
 		if other.alive() && other.inFlight[slot].Load() > 0 && other.fence.Acts() && l.alive() {

@@ -71,7 +71,8 @@ func (r *trial) refuse() {
 	r.later(r.between(time.Second, 60*time.Second), func() { r.server.Fault(nil) })
 }
 
-// cutOff lets nothing through between a process and the API server, stickWatch lets no event through.
+// cutOff lets nothing through between a process and the API server, stickWatch lets no event
+// through.
 func (r *trial) cutOff() {
 	if l := r.someone(); l != nil {
 		until := time.Now().Add(r.between(time.Second, 60*time.Second))
@@ -137,7 +138,8 @@ func (r *trial) heal() {
 	r.weather = weather{}
 }
 
-// start runs a process of a replica: in the same pod as the last one if that has ended, or in a new one.
+// start runs a process of a replica: in the same pod as the last one if that has ended, or in a new
+// one.
 func (r *trial) start(replica string) {
 	r.tally.starts++
 	l := newLife(r, replica, fmt.Sprintf("%05d", r.tally.starts))

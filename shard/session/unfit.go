@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// longUnfit is for how long a session may report that it cannot do its work before the leader reports it: a session that has
-// just begun, or was suspended, needs some time.
+// longUnfit is for how long a session may report that it cannot do its work before the leader
+// reports it: a session that has just begun, or was suspended, needs some time.
 const longUnfit = 10 * time.Second
 
 // pending is the reason of slots whose objects have not been requested yet.
@@ -42,8 +42,8 @@ func (r *Replica) unopened() map[string]int {
 	return counts
 }
 
-// report reports, if this session leads, slots without a holder, and replicas that cannot do their work or do not reach an account at a
-// cloud that others reach.
+// report reports, if this session leads, slots without a holder, and replicas that cannot do their
+// work or do not reach an account at a cloud that others reach.
 func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol.Facts) {
 	reportLate(ctx, r, r.outages, now, longUnowned, unownedAmong(facts.Slots), r.reportUnowned)
 	troubles := troublesOf(facts.Sessions)
@@ -62,14 +62,17 @@ func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol
 	})
 }
 
-// Trouble is a reason for which a replica that renews its session Lease does not serve all of its slots.
+// Trouble is a reason for which a replica that renews its session Lease does not serve all of its
+// slots.
 type Trouble struct {
 	Replica string
-	// Event is the reason of the Event that reports it, and Message its text: the cause and the next step.
+	// Event is the reason of the Event that reports it, and Message its text: the cause and the next
+	// step.
 	Event, Message string
 }
 
-// troublesOf returns what is to be reported of sessions, each under a key that stays the same while it lasts.
+// troublesOf returns what is to be reported of sessions, each under a key that stays the same while
+// it lasts.
 func troublesOf(sessions []protocol.SessionFacts) map[string]Trouble {
 	all := map[string]Trouble{}
 	add := func(s protocol.SessionFacts, event, about, message string) {

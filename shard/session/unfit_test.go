@@ -20,8 +20,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// blindfold is a way to the API server on which, while it is on, reads and writes of single Leases pass, and lists and watches
-// are not answered.
+// blindfold is a way to the API server on which, while it is on, reads and writes of single Leases
+// pass, and lists and watches are not answered.
 type blindfold struct {
 	mu  sync.Mutex
 	off chan struct{} // closed while it is off
@@ -152,7 +152,8 @@ func (p *process) wantFit(t *testing.T, aspect string, fit bool) {
 	}
 }
 
-// trio is a fleet of three that holds all slots, of which one, maybe the leader, is blindfolded as soon as the test likes.
+// trio is a fleet of three that holds all slots, of which one, maybe the leader, is blindfolded as
+// soon as the test likes.
 func trio(t *testing.T, leads bool) (fold *blindfold, blind *process, others []*process) {
 	t.Helper()
 	server := newServer()

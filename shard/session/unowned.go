@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// longUnowned is for how long a slot may have no holder before the leader reports it. Hand-overs, take-overs and a quarantine
-// normally take less.
+// longUnowned is for how long a slot may have no holder before the leader reports it. Hand-overs,
+// take-overs and a quarantine normally take less.
 const longUnowned = 30 * time.Second
 
 // outages are the slots without a holder, or the unfit sessions, while this session leads.
@@ -25,8 +25,8 @@ type outage struct {
 	reported bool
 }
 
-// lateOf returns, sorted, the keys that have been in wrong for longer than a duration, each once in an outage. wrong has the
-// keys that are out of order now.
+// lateOf returns, sorted, the keys that have been in wrong for longer than a duration, each once in
+// an outage. wrong has the keys that are out of order now.
 func lateOf[K cmp.Ordered, V any](o outages[K], now member.Moment, after time.Duration, wrong map[K]V) (late []K) {
 	maps.DeleteFunc(o, func(key K, _ outage) bool { _, is := wrong[key]; return !is })
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {
@@ -62,8 +62,8 @@ func unownedAmong(slots []protocol.SlotFacts) map[int]bool {
 	return unowned
 }
 
-// reportLate reports, under the leadership, what has been wrong for longer than a duration: each once in an outage, and again when report
-// returns false.
+// reportLate reports, under the leadership, what has been wrong for longer than a duration: each
+// once in an outage, and again when report returns false.
 func reportLate[K cmp.Ordered, V any](
 	ctx context.Context, r *Replica, o outages[K], now member.Moment, after time.Duration, wrong map[K]V, report func(ctx context.Context, late []K) bool,
 ) {

@@ -20,7 +20,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// unowned are slots without a holder, and whether the leadership was in the context of their report.
+// unowned are slots without a holder, and whether the leadership was in the context of their
+// report.
 type unowned struct {
 	Slots []int
 	Leads bool

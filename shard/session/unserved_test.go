@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// The time without a replica is known to each replica that begins after it, whether or not it is the first one, and after hand-overs, too. A
-// restart is no such time.
+// The time without a replica is known to each replica that begins after it, whether or not it is
+// the first one, and after hand-overs, too. A restart is no such time.
 func TestUnservedIsKnownToEachReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()

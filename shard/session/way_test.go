@@ -86,7 +86,8 @@ func (p *process) maySend(t *testing.T, need member.Need) fence.Refusal {
 	return why
 }
 
-// send sends a request through the Fence, and returns the User-Agent that it arrived with, or why it was refused.
+// send sends a request through the Fence, and returns the User-Agent that it arrived with, or why
+// it was refused.
 func (p *process) send(ctx context.Context, t *testing.T) (agent string, why fence.Refusal) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://api/", http.NoBody)

@@ -32,8 +32,8 @@ func inSlot(slot int) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelSlot: strconv.Itoa(slot)}}
 }
 
-// ledger records the events that handlers received for machines. It fails the test for an event that does not follow from the
-// known version.
+// ledger records the events that handlers received for machines. It fails the test for an event
+// that does not follow from the known version.
 type ledger struct {
 	t        *testing.T
 	mu       sync.Mutex

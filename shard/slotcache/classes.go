@@ -17,8 +17,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
-// recheckEvery is the interval at which every MachineClass with our finalizer is reconciled: no event reports to the holder of
-// the class that the last machine of it on another replica was deleted.
+// recheckEvery is the interval at which every MachineClass with our finalizer is reconciled: no
+// event reports to the holder of the class that the last machine of it on another replica was
+// deleted.
 const recheckEvery = 10 * time.Minute
 
 // ClassesConfig is the configuration of Classes. All fields but Namespace are required.
@@ -34,8 +35,9 @@ type ClassesConfig struct {
 	Clock   clock.WithTicker
 }
 
-// Classes caches the MachineClasses of the namespaces in which the replica has objects, and enqueues those whose slot it may
-// hold. Of all other classes that carry our finalizer it stores the names. NewClasses returns one.
+// Classes caches the MachineClasses of the namespaces in which the replica has objects, and
+// enqueues those whose slot it may hold. Of all other classes that carry our finalizer it stores
+// the names. NewClasses returns one.
 type Classes struct {
 	cfg   ClassesConfig
 	kick  chan struct{}
@@ -56,7 +58,8 @@ type classWatch struct {
 // Validate returns an error that names the fields that are missing.
 func (c ClassesConfig) Validate() error { return required.Fields(c, "Namespace") }
 
-// NewClasses returns Classes. It must be called before anything is stored in the View. Errors: fields that are missing.
+// NewClasses returns Classes. It must be called before anything is stored in the View. Errors:
+// fields that are missing.
 func NewClasses(cfg ClassesConfig) (*Classes, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -110,7 +113,8 @@ func (c *Classes) note(namespace string) {
 	again(c.kick)
 }
 
-// Opened enqueues all classes: slots were opened, and the gate admits the classes whose slot is held.
+// Opened enqueues all classes: slots were opened, and the gate admits the classes whose slot is
+// held.
 func (c *Classes) Opened() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,8 +122,8 @@ func (c *Classes) Opened() {
 	again(c.kick)
 }
 
-// OnSweepRequest has a function called with the namespace of each class that begins to request a sweep of orphans. It is called before
-// Run.
+// OnSweepRequest has a function called with the namespace of each class that begins to request a
+// sweep of orphans. It is called before Run.
 func (c *Classes) OnSweepRequest(call func(namespace string)) {
 	requested := func(class *metav1.PartialObjectMetadata) string {
 		if class == nil {
@@ -164,7 +168,8 @@ func (c *Classes) Run(ctx context.Context) {
 	}
 }
 
-// nameOf keeps little more of a class than its name, and whether it requests a sweep. A class without our finalizer is not stored.
+// nameOf keeps little more of a class than its name, and whether it requests a sweep. A class
+// without our finalizer is not stored.
 func nameOf(class *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, bool) {
 	kept := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: class.Namespace, Name: class.Name, UID: class.UID, ResourceVersion: class.ResourceVersion,
@@ -175,8 +180,8 @@ func nameOf(class *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata,
 	return kept, slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
 }
 
-// enqueueAll enqueues all classes; the gate admits those whose slot is held. It also checks the namespaces again: no handler
-// is called for objects that are removed before their slot was opened.
+// enqueueAll enqueues all classes; the gate admits those whose slot is held. It also checks the
+// namespaces again: no handler is called for objects that are removed before their slot was opened.
 func (c *Classes) enqueueAll() {
 	c.mu.Lock()
 	c.opened = true

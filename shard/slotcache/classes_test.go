@@ -166,7 +166,8 @@ func TestListDoesNotWriteToStoredObjects(t *testing.T) {
 	}
 }
 
-// A slot may be dropped before handlers were called for its objects, which were already the reason to watch a namespace.
+// A slot may be dropped before handlers were called for its objects, which were already the reason
+// to watch a namespace.
 func TestNamespaceIsReleasedWhenAnObjectOfAnUnopenedSlotIsRemoved(t *testing.T) {
 	withClasses(t, func(b *classBench) {
 		b.putClass("a", false)
@@ -214,7 +215,8 @@ func TestClassesAreEnqueued(t *testing.T) {
 	})
 }
 
-// The objects of a namespace are counted to decide, which would take long for each of many that appear.
+// The objects of a namespace are counted to decide, which would take long for each of many that
+// appear.
 func TestFurtherObjectsOfAWatchedNamespaceChangeNothing(t *testing.T) {
 	view := objectcache.NewView()
 	c := newClasses(t, ClassesConfig{View: view})

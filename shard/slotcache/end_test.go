@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// A watch ends only when the handler that it has called returns, and this may still use what is closed after Run.
+// A watch ends only when the handler that it has called returns, and this may still use what is
+// closed after Run.
 func TestRunReturnsWhenAllWatchesHaveEnded(t *testing.T) {
 	for name, runOf := range map[string]func(machines machineclient.MachineV1alpha1Interface, names metadata.Interface, handle func()) func(context.Context){
 		"grants": func(machines machineclient.MachineV1alpha1Interface, _ metadata.Interface, handle func()) func(context.Context) {

@@ -15,8 +15,8 @@ import (
 
 // Kind is a kind of objects that grants watch. KindOf returns one.
 type Kind interface {
-	// watch lists and watches the objects of a grant until ctx ends; synced is called after the first list. If the grant takes
-	// over from no other, its events are used from the start.
+	// watch lists and watches the objects of a grant until ctx ends; synced is called after the first
+	// list. If the grant takes over from no other, its events are used from the start.
 	watch(ctx context.Context, g *grant, synced func(), running *sync.WaitGroup)
 	open(slots []int)
 	drop(slots []int)
@@ -24,7 +24,8 @@ type Kind interface {
 	called() string
 }
 
-// kind stores the objects of one kind from all grants. Every object that it has stored is in a slot with a holder.
+// kind stores the objects of one kind from all grants. Every object that it has stored is in a slot
+// with a holder.
 type kind[T metav1.Object] struct {
 	name  string
 	from  objectcache.Source
@@ -35,7 +36,8 @@ type kind[T metav1.Object] struct {
 	opened map[int]bool
 }
 
-// KindOf returns a Kind that stores its objects in the store, of which there must be no other writer. The name is for logs.
+// KindOf returns a Kind that stores its objects in the store, of which there must be no other
+// writer. The name is for logs.
 func KindOf[T metav1.Object](name string, from objectcache.Source, store *objectcache.Store[T]) Kind {
 	return &kind[T]{name: name, from: from, store: store, holder: map[int]*sink[T]{}, opened: map[int]bool{}}
 }
@@ -79,14 +81,16 @@ func (k *kind[T]) drop(slots []int) {
 	}
 }
 
-// sink receives the events of one grant's reflector of the kind. Its fields are guarded by the kind's mu.
+// sink receives the events of one grant's reflector of the kind. Its fields are guarded by the
+// kind's mu.
 type sink[T metav1.Object] struct {
 	*kind[T]
 	grant  *grant
 	synced func()
 	upTo   string // the newest version that it has received; what is deleted was received before
-	// past is, by slot, the newest version that the previous grant had received when this one took over. An event that is not
-	// newer was handled already, and its object may have been deleted since.
+	// past is, by slot, the newest version that the previous grant had received when this one took
+	// over. An event that is not newer was handled already, and its object may have been deleted
+	// since.
 	past map[int]string
 }
 
@@ -115,8 +119,9 @@ func (s *sink[T]) Update(obj any) error {
 	return nil
 }
 
-// apply stores an object of one of the grant's slots, if the events of that slot are taken from this grant; s.mu is held. The watches also
-// show objects of slots that were dropped: an object that gets the label of one has left.
+// apply stores an object of one of the grant's slots, if the events of that slot are taken from
+// this grant; s.mu is held. The watches also show objects of slots that were dropped: an object
+// that gets the label of one has left.
 func (s *sink[T]) apply(obj metav1.Object) {
 	slot := slotOf(obj)
 	if s.holder[slot] != s {
@@ -129,7 +134,8 @@ func (s *sink[T]) apply(obj metav1.Object) {
 	s.store.Put(obj, !s.opened[slot])
 }
 
-// left removes an object, unless it is in a slot of another grant by now, or a newer version than the given one is stored; s.mu is held.
+// left removes an object, unless it is in a slot of another grant by now, or a newer version than
+// the given one is stored; s.mu is held.
 func (s *sink[T]) left(obj metav1.Object, version string) {
 	key := objectcache.Key(obj)
 	if known, ok := s.store.Find(key); ok && s.holder[slotOf(known)] == s {
@@ -149,7 +155,8 @@ func (s *sink[T]) Delete(obj any) error {
 	return nil
 }
 
-// Replace stores a list. Objects that are not in it are removed, unless the stored version is newer than the list.
+// Replace stores a list. Objects that are not in it are removed, unless the stored version is newer
+// than the list.
 func (s *sink[T]) Replace(list []any, version string) error {
 	seen := make([]metav1.Object, 0, len(list))
 	for _, obj := range list {
@@ -186,8 +193,8 @@ func (s *sink[T]) replace(list []metav1.Object, version string) {
 	}
 }
 
-// takeOver switches to the events of a merged grant, from those of the grants that it replaces. The grants that these have
-// replaced are older than its list, which began after they were ready.
+// takeOver switches to the events of a merged grant, from those of the grants that it replaces. The
+// grants that these have replaced are older than its list, which began after they were ready.
 func (s *sink[T]) takeOver() {
 	for slot, old := range s.holder {
 		if s.grant.replaces(old.grant) {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// threeGrants adds three grants, which are merged after a while without changes. Their slots are 1, 2 and 3, each with a machine.
+// threeGrants adds three grants, which are merged after a while without changes. Their slots are 1,
+// 2 and 3, each with a machine.
 func (b *bench) threeGrants() {
 	for slot := 1; slot <= 3; slot++ {
 		b.put("machines", key(fmt.Sprint("m", slot)), inSlot(slot))
@@ -24,8 +25,8 @@ func (b *bench) threeGrants() {
 
 const ofThree = "in (1,2,3)" // part of the selector of the merged grant
 
-// The list of a merged grant may be older than what the grants that it replaces have received, and its watch begins at that
-// version.
+// The list of a merged grant may be older than what the grants that it replaces have received, and
+// its watch begins at that version.
 func TestAMergedGrantIsBehind(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
@@ -162,8 +163,9 @@ func TestServerIsUnavailableWhileMerging(t *testing.T) {
 	})
 }
 
-// Slots are acquired and dropped while grants merge, machines are written nearly all the time, and every answer is delayed. The ledger
-// finds duplicate events; missing events are found by the comparisons in pauses, and at the end.
+// Slots are acquired and dropped while grants merge, machines are written nearly all the time, and
+// every answer is delayed. The ledger finds duplicate events; missing events are found by the
+// comparisons in pauses, and at the end.
 func TestCacheIsCompleteUnderLoad(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// The list of a merged grant shows an object of which the grants before have neither seen the deletion nor the next one of its name.
+// The list of a merged grant shows an object of which the grants before have neither seen the
+// deletion nor the next one of its name.
 func TestObjectInThePlaceOfAnotherMergedGrantIsAhead(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()

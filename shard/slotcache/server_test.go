@@ -24,7 +24,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// server is an API server whose answers are delayed and blocked, and whose lists and watches are counted. It rejects streaming lists.
+// server is an API server whose answers are delayed and blocked, and whose lists and watches are
+// counted. It rejects streaming lists.
 type server struct {
 	*apiserver.Server
 
@@ -97,13 +98,15 @@ func (s *server) change(f func()) {
 	s.news = make(chan struct{})
 }
 
-// block blocks requests with the verb and with a selector that contains the text, until release is called.
+// block blocks requests with the verb and with a selector that contains the text, until release is
+// called.
 func (s *server) block(verb, selector string) (release func()) {
 	s.change(func() { s.blocked[verb+" "+selector] = true })
 	return func() { s.change(func() { delete(s.blocked, verb+" "+selector) }) }
 }
 
-// isBlocked returns the channel that is closed when that may have changed; nil when a request is not blocked.
+// isBlocked returns the channel that is closed when that may have changed; nil when a request is
+// not blocked.
 func (s *server) isBlocked(verb, selector string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +129,8 @@ func (s *server) breakOff() {
 	}
 }
 
-// truth returns the versions of all objects of a kind in the slots: of those that can be decoded, and of the others.
+// truth returns the versions of all objects of a kind in the slots: of those that can be decoded,
+// and of the others.
 func (s *server) truth(kind string, slots ...int) (versions, bad map[string]string) {
 	versions, bad = map[string]string{}, map[string]string{}
 	for _, o := range s.List(kind) {

@@ -12,12 +12,14 @@ import (
 )
 
 const (
-	// gather is how long acquired slots are collected for one grant: long enough for slots that are acquired together, and
-	// short compared with the half second that a hand-over may take.
+	// gather is how long acquired slots are collected for one grant: long enough for slots that are
+	// acquired together, and short compared with the half second that a hand-over may take.
 	gather = 25 * time.Millisecond
-	// mergeAfter is the time without acquired or lost slots before grants are merged, so that one merge suffices for a rebalancing.
+	// mergeAfter is the time without acquired or lost slots before grants are merged, so that one
+	// merge suffices for a rebalancing.
 	mergeAfter = time.Second
-	// mergeAllAfter is the time without acquired or lost slots before all grants become one, which costs a list of all objects.
+	// mergeAllAfter is the time without acquired or lost slots before all grants become one, which
+	// costs a list of all objects.
 	mergeAllAfter = time.Minute
 	// most is the maximum number of grants at a time, including a merged one that is not ready yet.
 	most = 8
@@ -45,8 +47,8 @@ func New(c clock.WithTicker, kinds ...Kind) *Set {
 	return &Set{kinds: kinds, clock: c, kick: make(chan struct{}, 1)}
 }
 
-// Add begins to watch the objects of slots, and returns at once. ready is called when all of them are cached, with those of
-// the slots that were not dropped meanwhile, if any.
+// Add begins to watch the objects of slots, and returns at once. ready is called when all of them
+// are cached, with those of the slots that were not dropped meanwhile, if any.
 func (s *Set) Add(slots []int, ready func(slots []int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +104,8 @@ func (s *Set) Grants() [][]int {
 	return all
 }
 
-// Unlisted returns, for each slot that is not ready yet, a kind of objects that has not been listed; "" while no list has
-// begun.
+// Unlisted returns, for each slot that is not ready yet, a kind of objects that has not been
+// listed; "" while no list has begun.
 func (s *Set) Unlisted() map[int]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +195,8 @@ func (s *Set) endIdle() {
 	})
 }
 
-// mergeable returns the grants that should become one, if any: thin ones, and small ones if there are many grants; or all.
+// mergeable returns the grants that should become one, if any: thin ones, and small ones if there
+// are many grants; or all.
 func (s *Set) mergeable(all bool) (from []*grant) {
 	ready := slices.DeleteFunc(slices.Clone(s.grants), func(g *grant) bool { return len(g.unsynced) > 0 })
 	slices.SortStableFunc(ready, func(a, b *grant) int { return cmp.Compare(len(a.slots), len(b.slots)) })
@@ -239,8 +242,8 @@ func (s *Set) start(ctx context.Context, g *grant, running *sync.WaitGroup) {
 	}
 }
 
-// synced records that one more kind of a grant was listed. After the last one, the slots are ready, or the grants that it
-// takes over from end.
+// synced records that one more kind of a grant was listed. After the last one, the slots are ready,
+// or the grants that it takes over from end.
 func (s *Set) synced(g *grant, kind string) {
 	s.mu.Lock()
 	g.unsynced = slices.DeleteFunc(g.unsynced, func(other string) bool { return other == kind })

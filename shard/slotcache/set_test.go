@@ -165,7 +165,8 @@ func TestDropRemovesObjectsAtOnce(t *testing.T) {
 	})
 }
 
-// The watches of a grant go on to select slots of it that were dropped, so that an object which moves to one does not leave them.
+// The watches of a grant go on to select slots of it that were dropped, so that an object which
+// moves to one does not leave them.
 func TestObjectMovesToADroppedSlot(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.put("machines", key("m"), inSlot(1))
@@ -246,7 +247,8 @@ func TestSlotsThatWereReportedAsReadyStayAsTheyAreWhenOneIsDropped(t *testing.T)
 	}
 }
 
-// An object moves to another slot of this replica, and the watches of the two grants show it in either order.
+// An object moves to another slot of this replica, and the watches of the two grants show it in
+// either order.
 func TestObjectMovesBetweenGrants(t *testing.T) {
 	for name, tc := range map[string]struct {
 		late   int
@@ -276,7 +278,8 @@ func TestObjectMovesBetweenGrants(t *testing.T) {
 	}
 }
 
-// Handlers get no event for an object in a slot that is not open, even if it was in an open slot before, and vice versa.
+// Handlers get no event for an object in a slot that is not open, even if it was in an open slot
+// before, and vice versa.
 func TestObjectMovesBetweenOpenAndUnopenedSlots(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.add(1)
@@ -349,8 +352,8 @@ func TestSlotsAcquiredOneByOneAreMerged(t *testing.T) {
 	})
 }
 
-// Where lists take long, slots that are acquired one by one wait for a place among the grants: there are never more than eight, of which one
-// may be a merged one.
+// Where lists take long, slots that are acquired one by one wait for a place among the grants:
+// there are never more than eight, of which one may be a merged one.
 func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 	for name, merges := range map[string]bool{"no grant is ready": false, "a merged grant is not ready": true} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 // undecodable is a spec that MCM's CRD allows and the Go type cannot decode.
 const undecodable = `{"drainTimeout":"soon"}`
 
-// reported records the objects that handlers receive as undecodable, with their versions. It is called before anything is stored.
+// reported records the objects that handlers receive as undecodable, with their versions. It is
+// called before anything is stored.
 func (b *bench) reported() func() []string {
 	var notes []string
 	b.view.Machines.Undecodable.OnChange(func(before, after *decode.Failure) {
@@ -174,7 +175,8 @@ func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 	})
 }
 
-// An event of a late watch of a merged grant must not overwrite newer versions from the grants that it replaces.
+// An event of a late watch of a merged grant must not overwrite newer versions from the grants that
+// it replaces.
 func TestOlderDecodableVersionIsIgnored(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()

@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// Admission wraps the gates of the controllers. It rejects objects that must not be reconciled although their slot is held, and
-// remembers rejected keys. The zero value cannot be used: NewAdmission returns one that can.
+// Admission wraps the gates of the controllers. It rejects objects that must not be reconciled
+// although their slot is held, and remembers rejected keys. The zero value cannot be used:
+// NewAdmission returns one that can.
 type Admission struct {
 	// mayRun reports whether an object may be reconciled; it is called without any lock held.
 	mayRun func(kind policy.Kind, key types.NamespacedName) bool
@@ -34,7 +35,8 @@ func NewAdmission(mayRun func(kind policy.Kind, key types.NamespacedName) bool) 
 	return &Admission{mayRun: mayRun, running: map[object]int{}, blocked: map[object]func(){}, rejected: map[object]map[*gate]func(){}}
 }
 
-// Gate wraps the gate of a kind. The gate that it returns is for one Runner, which Notify enqueues keys in.
+// Gate wraps the gate of a kind. The gate that it returns is for one Runner, which Notify enqueues
+// keys in.
 func (a *Admission) Gate(kind policy.Kind, inner runner.Gate[types.NamespacedName]) runner.Notifier[types.NamespacedName] {
 	return &gate{admission: a, kind: kind, inner: inner, enqueue: func(types.NamespacedName) {}}
 }
@@ -108,8 +110,8 @@ func (a *Admission) end(o object) {
 	}
 }
 
-// Block prevents an object from being reconciled until Unblock, and reports whether no pass of it runs. If one does, empty is
-// called after it has ended.
+// Block prevents an object from being reconciled until Unblock, and reports whether no pass of it
+// runs. If one does, empty is called after it has ended.
 func (a *Admission) Block(kind policy.Kind, key types.NamespacedName, empty func()) (isEmpty bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// An orphan that was changed or deleted since it was read may be no orphan any more: it is read again.
+// An orphan that was changed or deleted since it was read may be no orphan any more: it is read
+// again.
 func TestAdopt(t *testing.T) {
 	machines, away := schema.GroupResource{Resource: "machines"}, errors.New("away")
 	for name, test := range map[string]struct {

@@ -57,8 +57,8 @@ func (all) Admit(ctx context.Context, _ Key) (context.Context, func(), bool) {
 	return ctx, func() {}, true
 }
 
-// A tenant has large MachineSets, and a Machine without a controller in each of many slots: the MachineSets are read for all slots
-// together, and not for each.
+// A tenant has large MachineSets, and a Machine without a controller in each of many slots: the
+// MachineSets are read for all slots together, and not for each.
 func TestParentsOfANamespaceAreReadOnceForAllSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slotCount, sets, size = 64, 10, 200 << 10

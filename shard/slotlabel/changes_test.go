@@ -122,7 +122,8 @@ func moving(machines ...string) []policy.Tree {
 	return policy.Plant(objects, nil).Trees(slots())
 }
 
-// A machine that is handed over from slot 2 is admitted again when the caches show that it has left the slot, or belongs to it.
+// A machine that is handed over from slot 2 is admitted again when the caches show that it has left
+// the slot, or belongs to it.
 func TestSeenWhileItIsHandedOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		slot, parent string
@@ -285,7 +286,8 @@ func TestMayRun(t *testing.T) {
 	})
 }
 
-// With the slots of other replicas: regardless of what a pass finds, it reads the namespace again only while there is work for its slot.
+// With the slots of other replicas: regardless of what a pass finds, it reads the namespace again
+// only while there is work for its slot.
 func TestPassesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "2-set", "", "1"), // for the holder of slot 1

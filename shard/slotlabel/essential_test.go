@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// Every replica caches all Nodes without a machine and all unlabeled objects, so the transform must keep little of each.
+// Every replica caches all Nodes without a machine and all unlabeled objects, so the transform must
+// keep little of each.
 func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 	large := func(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 		m.Labels["zone"] = "z"
@@ -24,8 +25,8 @@ func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1("{}")}}
 		return m
 	}
-	// bare is an object with only what decides its slot: its identity, its parent, and of its labels the slot and, of
-	// a machine, the name of its Node, and of a Node the machine that it is bound to.
+	// bare is an object with only what decides its slot: its identity, its parent, and of its labels
+	// the slot and, of a machine, the name of its Node, and of a Node the machine that it is bound to.
 	bare := func(kind policy.Kind, name, slot, parent string) *metav1.PartialObjectMetadata {
 		m := meta(kind, name, slot, parent)
 		if delete(m.Labels, "pool"); len(m.Labels) == 0 {

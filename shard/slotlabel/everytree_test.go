@@ -28,8 +28,8 @@ const treeWorlds = 300
 // stuck is the suffix of the names of objects whose label cannot be written.
 const stuck = "-stuck"
 
-// treeWorld is a namespace in which a client edits labels, and replicas of which each caches all unlabeled objects, but
-// labeled ones of its own slots only.
+// treeWorld is a namespace in which a client edits labels, and replicas of which each caches all
+// unlabeled objects, but labeled ones of its own slots only.
 type treeWorld struct {
 	t        *testing.T
 	dice     *rand.Rand
@@ -42,8 +42,8 @@ type treeWorld struct {
 	visits   int
 }
 
-// desk is the controllers of a replica behind its Admission. Keys are enqueued when the caches show a change of an object, and
-// when the Admission enqueues them, and at no other time.
+// desk is the controllers of a replica behind its Admission. Keys are enqueued when the caches show
+// a change of an object, and when the Admission enqueues them, and at no other time.
 type desk struct {
 	*bench
 
@@ -125,9 +125,9 @@ func (d *desk) forgotten() (keys []string) {
 	return keys
 }
 
-// Regardless of which labels are edited, which unlabeled objects are created and deleted, and which slots change hands: in the end
-// every tree fits, although no replica sees all of it, and all of its objects are reconciled, even next to an object whose label
-// cannot be written.
+// Regardless of which labels are edited, which unlabeled objects are created and deleted, and which
+// slots change hands: in the end every tree fits, although no replica sees all of it, and all of
+// its objects are reconciled, even next to an object whose label cannot be written.
 func TestEveryTreeFitsInTheEnd(t *testing.T) {
 	for seed := range uint64(worlds.Some(treeWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -246,7 +246,8 @@ func (w *treeWorld) show(replica int) {
 	}
 }
 
-// comeAndGo creates an unlabeled MachineSet below a root, and deletes one. It may be labeled in between.
+// comeAndGo creates an unlabeled MachineSet below a root, and deletes one. It may be labeled in
+// between.
 func (w *treeWorld) comeAndGo() {
 	w.visits++
 	root := w.roots[w.dice.IntN(len(w.roots))]
@@ -268,7 +269,8 @@ func (w *treeWorld) handOver(slot int) {
 	w.replicas[next].labeler.Opened([]int{slot})
 }
 
-// edit writes a label when nothing else is due, so that the label that a pass finds when it begins is the one it was admitted with.
+// edit writes a label when nothing else is due, so that the label that a pass finds when it begins
+// is the one it was admitted with.
 func (w *treeWorld) edit(o object, value string) {
 	synctest.Wait()
 	written := `"` + value + `"`

@@ -24,30 +24,32 @@ import (
 )
 
 const (
-	// writesPerSecond is the number of labels that a replica writes per second: 10,000 machines with their Nodes are 20,000 writes,
-	// which should take less than a minute.
+	// writesPerSecond is the number of labels that a replica writes per second: 10,000 machines with
+	// their Nodes are 20,000 writes, which should take less than a minute.
 	writesPerSecond = 500
-	// workers is the number of slots of a replica that are labeled at a time in one namespace: they share one read of the
-	// namespace. parallel is the number of concurrent writes of all of them.
+	// workers is the number of slots of a replica that are labeled at a time in one namespace: they
+	// share one read of the namespace. parallel is the number of concurrent writes of all of them.
 	workers, parallel = 256, 64
-	// recheckAfter is when a tree for which other holders must act first is read again, in case no event arrives.
+	// recheckAfter is when a tree for which other holders must act first is read again, in case no
+	// event arrives.
 	recheckAfter = 5 * time.Second
 )
 
 // Config is the configuration of a Labeler. All fields but Target, Metrics and Tracer are required.
 type Config struct {
-	// Control and Target read and write metadata in the two clusters; Target may be nil. Machines lists parents with their
-	// selectors.
+	// Control and Target read and write metadata in the two clusters; Target may be nil. Machines
+	// lists parents with their selectors.
 	Control, Target metadata.Interface
 	Machines        machineclient.MachineV1alpha1Interface
 	Watch           *Watch
 	Slots           policy.Slots
 	// Known returns a cached object of the slots of this replica.
 	Known func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool)
-	// Served reports whether a namespace may be changed, and receives the slot of this replica in which there is work.
+	// Served reports whether a namespace may be changed, and receives the slot of this replica in
+	// which there is work.
 	Served func(namespace string, slot int) bool
-	// Gate admits the work of a slot, with its ownership in the context. Holds reports whether it still would: labeling ends
-	// when a slot is about to be handed over.
+	// Gate admits the work of a slot, with its ownership in the context. Holds reports whether it
+	// still would: labeling ends when a slot is about to be handed over.
 	Gate  runner.Gate[Key]
 	Holds func(slot int) bool
 	// Events receives on the roots what is refused; see refused.go.
@@ -57,7 +59,8 @@ type Config struct {
 	Tracer  trace.Tracer
 }
 
-// Labeler labels unlabeled objects, and hands mislabeled ones over to their slots. New returns one; call it before the Watch starts.
+// Labeler labels unlabeled objects, and hands mislabeled ones over to their slots. New returns one;
+// call it before the Watch starts.
 type Labeler struct {
 	cfg       Config
 	admission *Admission
@@ -105,10 +108,12 @@ func New(cfg Config) (*Labeler, error) {
 	return l, cfg.Watch.OnChange(l.unlabeledChanged)
 }
 
-// Admission returns the Admission for the gates of the controllers of MachineDeployments, MachineSets and Machines.
+// Admission returns the Admission for the gates of the controllers of MachineDeployments,
+// MachineSets and Machines.
 func (l *Labeler) Admission() *Admission { return l.admission }
 
-// Run watches and labels until ctx ends. Errors: ctx ended before all unlabeled objects were listed.
+// Run watches and labels until ctx ends. Errors: ctx ended before all unlabeled objects were
+// listed.
 func (l *Labeler) Run(ctx context.Context) error {
 	all := func(object) bool { return true } // passes were rejected while the objects were unknown
 	err := l.cfg.Watch.Start(ctx, func() { l.admission.retry(all) })
@@ -189,7 +194,8 @@ func (l *Labeler) Left(kind policy.Kind, key types.NamespacedName) {
 	l.changed(object{kind, key})
 }
 
-// unlabeledChanged enqueues an unlabeled object for the slots whose holder may have to label it. Nodes are labeled with their machines.
+// unlabeledChanged enqueues an unlabeled object for the slots whose holder may have to label it.
+// Nodes are labeled with their machines.
 func (l *Labeler) unlabeledChanged(unlabeled policy.Object, gone bool) {
 	if unlabeled.Kind == policy.Node {
 		return
@@ -206,8 +212,9 @@ func (l *Labeler) unlabeledChanged(unlabeled policy.Object, gone bool) {
 	}
 }
 
-// keys returns the slots whose holder may have to label an unlabeled object: that of its root. While the caches do not show a
-// parent, which then is in the slot of another replica or deleted, the holder of the slot of the object's own name reads live.
+// keys returns the slots whose holder may have to label an unlabeled object: that of its root.
+// While the caches do not show a parent, which then is in the slot of another replica or deleted,
+// the holder of the slot of the object's own name reads live.
 func (l *Labeler) keys(unlabeled policy.Object) []Key {
 	own := Key{unlabeled.Namespace, l.cfg.Slots.Of(unlabeled.Namespace, unlabeled.Name)}
 	root, known := l.root(unlabeled)
@@ -223,7 +230,8 @@ func (l *Labeler) keys(unlabeled policy.Object) []Key {
 	return keys
 }
 
-// root returns the root of an object, as far as the caches show it. A MachineDeployment need not be cached: its name suffices.
+// root returns the root of an object, as far as the caches show it. A MachineDeployment need not be
+// cached: its name suffices.
 func (l *Labeler) root(o policy.Object) (root types.NamespacedName, known bool) {
 	parent := types.NamespacedName{Namespace: o.Namespace, Name: o.ParentName}
 	switch {
@@ -251,8 +259,8 @@ func (l *Labeler) find(kind policy.Kind, key types.NamespacedName, uid types.UID
 	return o, o.UID == uid
 }
 
-// mayRun rejects objects in namespaces that are not served, roots that name another slot than their own, and roots with
-// unlabeled objects below: all roots until the unlabeled objects are listed.
+// mayRun rejects objects in namespaces that are not served, roots that name another slot than their
+// own, and roots with unlabeled objects below: all roots until the unlabeled objects are listed.
 func (l *Labeler) mayRun(kind policy.Kind, key types.NamespacedName) bool {
 	if kind != policy.Machine && !l.cfg.Watch.knowsTrees() {
 		return false
@@ -317,7 +325,8 @@ func (l *Labeler) plant(objects []policy.Object) *snapshot {
 	return &snapshot{forest: forest, trees: forest.Trees(l.cfg.Slots), offers: forest.Offers(l.cfg.Slots)}
 }
 
-// nodes returns the Nodes that Machines name and that may have to be labeled: unlabeled ones, and those of this replica's slots.
+// nodes returns the Nodes that Machines name and that may have to be labeled: unlabeled ones, and
+// those of this replica's slots.
 func (l *Labeler) nodes(objects []policy.Object) (nodes []policy.Object) {
 	for _, o := range objects {
 		key := types.NamespacedName{Name: o.NodeName}
@@ -330,8 +339,8 @@ func (l *Labeler) nodes(objects []policy.Object) (nodes []policy.Object) {
 	return nodes
 }
 
-// blockMoving prevents passes of the objects that the holder of the slot hands over to others, and reports whether none runs.
-// Objects that it had blocked before, and that stay, are unblocked.
+// blockMoving prevents passes of the objects that the holder of the slot hands over to others, and
+// reports whether none runs. Objects that it had blocked before, and that stay, are unblocked.
 func (l *Labeler) blockMoving(key Key, trees []policy.Tree) (quiet bool) {
 	l.mu.Lock()
 	before := l.blocked[key]
@@ -366,8 +375,9 @@ func (l *Labeler) blockMoving(key Key, trees []policy.Tree) (quiet bool) {
 	return quiet
 }
 
-// labelTrees labels the trees, all at the same time: a tree that fits is reconciled at once, and its requests would compete
-// with the writes for later trees. again is when to read again; 0 when all is done.
+// labelTrees labels the trees, all at the same time: a tree that fits is reconciled at once, and
+// its requests would compete with the writes for later trees. again is when to read again; 0 when
+// all is done.
 func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []policy.Tree) (again time.Duration, err error) {
 	fits, errs := make([]bool, len(trees)), make([]error, len(trees))
 	var running sync.WaitGroup
@@ -398,15 +408,16 @@ func (l *Labeler) labelTree(ctx context.Context, key Key, tree policy.Tree) (fit
 	return tree.Fits(), errors.Join(errs...)
 }
 
-// moved keeps an object blocked that belongs to another slot now, until the caches show the new label.
+// moved keeps an object blocked that belongs to another slot now, until the caches show the new
+// label.
 func (l *Labeler) moved(key Key, o object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.blocked[key], o)
 }
 
-// arrived reports whether the caches show, for the first time, that an object was handed over to another slot. That slot may
-// be held by this replica, too.
+// arrived reports whether the caches show, for the first time, that an object was handed over to
+// another slot. That slot may be held by this replica, too.
 func (l *Labeler) arrived(o object, slot int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -418,8 +429,9 @@ func (l *Labeler) arrived(o object, slot int) bool {
 	return true
 }
 
-// write labels objects of a tree, several at a time, while the acting slot is held, and returns those that are labeled or deleted, and Nodes
-// whose label is refused: the controller of their machines labels them when it can.
+// write labels objects of a tree, several at a time, while the acting slot is held, and returns
+// those that are labeled or deleted, and Nodes whose label is refused: the controller of their
+// machines labels them when it can.
 func (l *Labeler) write(ctx context.Context, acting int, objects []policy.Object, tree policy.Tree) (done []policy.Object, err error) {
 	var mu sync.Mutex
 	var errs []error

@@ -61,7 +61,8 @@ func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bo
 	}, true
 }
 
-// enqueued returns the slots of namespace n that were enqueued since the last call, in order, and fails for other namespaces.
+// enqueued returns the slots of namespace n that were enqueued since the last call, in order, and
+// fails for other namespaces.
 func (b *bench) enqueued() (slots []int) {
 	b.t.Helper()
 	synctest.Wait()
@@ -138,7 +139,8 @@ func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetada
 	return b
 }
 
-// benchBetween returns a bench with two clusters that others may use, too, whose watches lag. It holds no slot.
+// benchBetween returns a bench with two clusters that others may use, too, whose watches lag. It
+// holds no slot.
 func benchBetween(t *testing.T, control, target *apiserver.Server, lag time.Duration) *bench {
 	t.Helper()
 	b := &bench{t: t, control: control, target: target, held: map[int]bool{}}
@@ -347,7 +349,8 @@ func TestOrphanedSetIsAdopted(t *testing.T) {
 	})
 }
 
-// A parent that cannot be decoded adopts when it can be decoded, and does not prevent other parents from adopting.
+// A parent that cannot be decoded adopts when it can be decoded, and does not prevent other parents
+// from adopting.
 func TestOrphanIsAdoptedBesideAnUndecodableParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
@@ -431,7 +434,8 @@ func TestReadsAreSharedButNeverBeginBeforeTheCall(t *testing.T) {
 	}
 }
 
-// A machine and its set that are created while a namespace is read appear as a machine without a parent, at first.
+// A machine and its set that are created while a namespace is read appear as a machine without a
+// parent, at first.
 func TestParentCreatedDuringAReadIsFound(t *testing.T) {
 	set, machine := meta(policy.Set, "set", "", ""), meta(policy.Machine, "machine", "", "set")
 	server := apiserver.Recording(machine)

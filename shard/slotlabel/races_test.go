@@ -16,8 +16,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// A machine is moved to a tree of another replica's slot between the read of the namespace and the write of its label: the write must not
-// take effect, because that replica may label and reconcile it at once.
+// A machine is moved to a tree of another replica's slot between the read of the namespace and the
+// write of its label: the write must not take effect, because that replica may label and reconcile
+// it at once.
 func TestObjectThatChangesBeforeItsWriteIsNotLabeled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		moved := meta(policy.Machine, "m", "", "t")
@@ -42,7 +43,8 @@ func TestObjectThatChangesBeforeItsWriteIsNotLabeled(t *testing.T) {
 	})
 }
 
-// What a rejected key waits for may happen while it is decided whether it may run: no event follows.
+// What a rejected key waits for may happen while it is decided whether it may run: no event
+// follows.
 func TestKeyThatMayRunWhileItIsRejectedIsEnqueuedAgain(t *testing.T) {
 	var again []string
 	var a *Admission
@@ -59,7 +61,8 @@ func TestKeyThatMayRunWhileItIsRejectedIsEnqueuedAgain(t *testing.T) {
 	}
 }
 
-// The watch of a replica shows an unlabeled machine before its cache shows the machine's set, in whose slot it is labeled.
+// The watch of a replica shows an unlabeled machine before its cache shows the machine's set, in
+// whose slot it is labeled.
 func TestUnlabeledObjectIsLabeledWhenItsParentIsCached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := meta(policy.Set, "s", "1", "1")

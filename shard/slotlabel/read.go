@@ -15,11 +15,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// readsAtOnce is how many namespaces are read at a time: each has a page of every kind in memory, and the metadata of its objects.
+// readsAtOnce is how many namespaces are read at a time: each has a page of every kind in memory,
+// and the metadata of its objects.
 const readsAtOnce = 8
 
-// reader reads the objects of namespaces from the API server. Concurrent callers for one namespace share a read, so that a
-// namespace with objects of all slots is not read for each of them; but no caller gets a read that began before its call.
+// reader reads the objects of namespaces from the API server. Concurrent callers for one namespace
+// share a read, so that a namespace with objects of all slots is not read for each of them; but no
+// caller gets a read that began before its call.
 type reader struct {
 	metadata metadata.Interface
 	machines machineclient.MachineV1alpha1Interface // for selectors, which are no metadata
@@ -46,7 +48,8 @@ type snapshot struct {
 	offers policy.Offers
 }
 
-// read returns the MachineDeployments, MachineSets and Machines of a namespace as they were after the call.
+// read returns the MachineDeployments, MachineSets and Machines of a namespace as they were after
+// the call.
 func (r *reader) read(ctx context.Context, namespace string) (*snapshot, error) {
 	r.mu.Lock()
 	last := r.rounds[namespace]
@@ -87,7 +90,8 @@ func (r *round) wait(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// observe reads a namespace. Parents are read whole for their selectors, a page at a time, and only if there are orphans for them.
+// observe reads a namespace. Parents are read whole for their selectors, a page at a time, and only
+// if there are orphans for them.
 func (r *reader) observe(ctx context.Context, namespace string) (*snapshot, error) {
 	objects, err := r.list(ctx, namespace)
 	if err != nil {
@@ -111,8 +115,9 @@ func (r *reader) observe(ctx context.Context, namespace string) (*snapshot, erro
 	return found, err
 }
 
-// list lists the three kinds at the same time: each list waits until the API server's cache is up to date. A parent that is
-// missing then may have been created in between, so all is listed once more, children before parents.
+// list lists the three kinds at the same time: each list waits until the API server's cache is up
+// to date. A parent that is missing then may have been created in between, so all is listed once
+// more, children before parents.
 func (r *reader) list(ctx context.Context, namespace string) ([]policy.Object, error) {
 	kinds := []policy.Kind{policy.Machine, policy.Set, policy.Deployment}
 	found, errs := make([][]policy.Object, len(kinds)), make([]error, len(kinds))

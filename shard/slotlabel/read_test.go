@@ -21,7 +21,8 @@ func idleBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadat
 	return b
 }
 
-// A read that began before a call may not show what the caller has seen. All calls during it share the next one.
+// A read that began before a call may not show what the caller has seen. All calls during it share
+// the next one.
 func TestCallsDuringAReadShareTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, answer := apiserver.Recording(meta(policy.Deployment, "1", "", "")), make(chan struct{})

@@ -12,9 +12,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// report reports on the roots of a tree that the label of one of its objects is refused: none of the tree is reconciled then, because a
-// MachineSet that does not see all of its machines would create others in their place, and no status would say so. It is reported once for
-// each reason. refused is false for errors that pass by themselves.
+// report reports on the roots of a tree that the label of one of its objects is refused: none of
+// the tree is reconciled then, because a MachineSet that does not see all of its machines would
+// create others in their place, and no status would say so. It is reported once for each reason.
+// refused is false for errors that pass by themselves.
 func (l *Labeler) report(tree policy.Tree, o policy.Object, err error) (refused bool) {
 	if !isRefused(err) {
 		return false
@@ -38,8 +39,8 @@ func (l *Labeler) report(tree policy.Tree, o policy.Object, err error) (refused 
 	return true
 }
 
-// isRefused reports whether an API server, one of its webhooks or policies has refused a write, so that the same write is refused again
-// until a person changes something.
+// isRefused reports whether an API server, one of its webhooks or policies has refused a write, so
+// that the same write is refused again until a person changes something.
 func isRefused(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

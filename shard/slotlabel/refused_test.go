@@ -31,8 +31,8 @@ func (e *eventLog) Eventf(about, _ runtime.Object, _, reason, _, note string, ar
 	e.all = append(e.all, fmt.Sprintf("%s %s %s: %s", on.Kind, on.UID, reason, text))
 }
 
-// A webhook refuses to change one object of a tree: the root says so, once, and nothing of the tree is reconciled. A Node keeps no other
-// object from its label.
+// A webhook refuses to change one object of a tree: the root says so, once, and nothing of the tree
+// is reconciled. A Node keeps no other object from its label.
 func TestLabelThatIsRefusedIsReportedOnTheRoot(t *testing.T) {
 	for refused, c := range map[string]struct {
 		labels, events []string

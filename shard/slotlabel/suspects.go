@@ -25,8 +25,8 @@ func (l *Labeler) lastSuspicion() uint64 {
 	return l.suspicions
 }
 
-// concerns reports whether the caches show anything that the holder of the slot may have to label. If not, the suspicions up to the
-// last one are removed.
+// concerns reports whether the caches show anything that the holder of the slot may have to label.
+// If not, the suspicions up to the last one are removed.
 func (l *Labeler) concerns(key Key, last uint64) bool {
 	l.mu.Lock()
 	suspects := slices.Collect(maps.Keys(l.suspects[key]))
@@ -54,8 +54,8 @@ func (l *Labeler) seemsMislabeled(o object) bool {
 	return !known || policy.Value(l.cfg.Slots.Of(root.Namespace, root.Name)) != found.Slot
 }
 
-// clear removes the suspects of a key that no later suspicion than the last one names: what has refuted that one may be older than
-// a later one.
+// clear removes the suspects of a key that no later suspicion than the last one names: what has
+// refuted that one may be older than a later one.
 func (l *Labeler) clear(key Key, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

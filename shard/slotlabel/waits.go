@@ -6,11 +6,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// waits has, for each root that is rejected because of objects below it, one of these unlabeled objects, and its parent: unless
-// one of the two changes or is deleted, the root would be rejected again. Changes of other objects do not matter.
+// waits has, for each root that is rejected because of objects below it, one of these unlabeled
+// objects, and its parent: unless one of the two changes or is deleted, the root would be rejected
+// again. Changes of other objects do not matter.
 type waits map[object][2]object
 
-// isBlocked reports whether a root has unlabeled objects below it, and records one for which it waits.
+// isBlocked reports whether a root has unlabeled objects below it, and records one for which it
+// waits.
 func (l *Labeler) isBlocked(root object) bool {
 	for {
 		unlabeled, found := l.unlabeledBelow(root.key)

@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// A root whose label was edited may still be reconciled in its own slot, until it is handed back to that slot.
+// A root whose label was edited may still be reconciled in its own slot, until it is handed back to
+// that slot.
 func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -117,8 +118,9 @@ func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildChangesDuringAdmit(t *test
 	}
 }
 
-// The cache shows that an unlabeled object was deleted before the handler is called. A controller that is admitted in between must
-// not leave other controllers unnotified that were rejected before.
+// The cache shows that an unlabeled object was deleted before the handler is called. A controller
+// that is admitted in between must not leave other controllers unnotified that were rejected
+// before.
 func TestRootIsEnqueuedForAllControllersWhenOneFindsThatItsTreeFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
@@ -173,8 +175,8 @@ func TestMislabeledObjectIsHandedOverWhenItsNamespaceIsServed(t *testing.T) {
 	})
 }
 
-// A machine that is gone, and that the caches still show in a wrong slot, causes a pass; while that reads the namespace, a MachineSet is
-// edited.
+// A machine that is gone, and that the caches still show in a wrong slot, causes a pass; while that
+// reads the namespace, a MachineSet is edited.
 func TestObjectMislabeledDuringAReadIsHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
@@ -231,7 +233,8 @@ func TestMachineMovedWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 	})
 }
 
-// An object is edited from slot 2 to slot 3, while the holder of both is about to hand it over to slot 1.
+// An object is edited from slot 2 to slot 3, while the holder of both is about to hand it over to
+// slot 1.
 func TestObjectStaysBlockedForTheReplicaThatHandsItOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{2, 3})
@@ -260,7 +263,8 @@ func TestObjectStaysBlockedForTheReplicaThatHandsItOver(t *testing.T) {
 	})
 }
 
-// The slot of a machine's own name may be held by another replica, which has no cache of the machine.
+// The slot of a machine's own name may be held by another replica, which has no cache of the
+// machine.
 func TestMachineRequestsItsNamespaceInTheSlotOfItsRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{1}, meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "2-m", "1", "s"))

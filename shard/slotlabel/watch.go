@@ -26,8 +26,9 @@ type Watch struct {
 	informers map[policy.Kind]cache.SharedIndexInformer
 }
 
-// NewWatch returns a Watch of a fleet with the given number of slots. control is the cluster of the Machines, of which only
-// namespace is served, "" means all; target is the cluster of the Nodes, nil if there is none.
+// NewWatch returns a Watch of a fleet with the given number of slots. control is the cluster of the
+// Machines, of which only namespace is served, "" means all; target is the cluster of the Nodes,
+// nil if there is none.
 func NewWatch(control, target metadata.Interface, namespace string, slots int) (*Watch, error) {
 	w := &Watch{informers: map[policy.Kind]cache.SharedIndexInformer{}}
 	selector := inNoSlot(slots)
@@ -52,7 +53,8 @@ func NewWatch(control, target metadata.Interface, namespace string, slots int) (
 	return w, nil
 }
 
-// inNoSlot returns the selector of objects without a slot label, or with a label that names no slot of the fleet.
+// inNoSlot returns the selector of objects without a slot label, or with a label that names no slot
+// of the fleet.
 func inNoSlot(slots int) string {
 	values := make([]string, slots)
 	for i := range values {
@@ -68,8 +70,8 @@ func resource(kind policy.Kind) schema.GroupVersionResource {
 	return v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())
 }
 
-// essential is the informers' transform: it keeps the fields that decide the slot. Of a Node these are its name and the Machine
-// that it is bound to.
+// essential is the informers' transform: it keeps the fields that decide the slot. Of a Node these
+// are its name and the Machine that it is bound to.
 func essential(obj any) (any, error) {
 	whole, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -93,8 +95,8 @@ func essential(obj any) (any, error) {
 	return kept, nil
 }
 
-// OnChange registers f for every unlabeled object that appears or changes, and, with gone set, that is removed: it was labeled
-// or deleted. It is called before Run.
+// OnChange registers f for every unlabeled object that appears or changes, and, with gone set, that
+// is removed: it was labeled or deleted. It is called before Run.
 func (w *Watch) OnChange(f func(o policy.Object, gone bool)) error {
 	var errs []error
 	for kind, informer := range w.informers {
@@ -109,8 +111,9 @@ func (w *Watch) OnChange(f func(o policy.Object, gone bool)) error {
 	return nil
 }
 
-// Start begins to watch, until ctx ends. It calls known when all unlabeled objects of the control cluster are listed, and
-// returns when those of the target cluster are listed, too, or ctx has ended.
+// Start begins to watch, until ctx ends. It calls known when all unlabeled objects of the control
+// cluster are listed, and returns when those of the target cluster are listed, too, or ctx has
+// ended.
 func (w *Watch) Start(ctx context.Context, known func()) error {
 	for _, informer := range w.informers {
 		go informer.RunWithContext(ctx)
@@ -125,7 +128,8 @@ func (w *Watch) Start(ctx context.Context, known func()) error {
 	return nil
 }
 
-// knowsTrees reports whether all unlabeled objects but Nodes are listed. Nodes are in another cluster and below no root.
+// knowsTrees reports whether all unlabeled objects but Nodes are listed. Nodes are in another
+// cluster and below no root.
 func (w *Watch) knowsTrees() bool {
 	for kind, informer := range w.informers {
 		if kind != policy.Node && !informer.HasSynced() {
@@ -158,7 +162,8 @@ func (w *Watch) get(kind policy.Kind, key types.NamespacedName) (o policy.Object
 	return policy.Of(kind, meta), true
 }
 
-// in returns the unlabeled objects of a namespace, without Nodes. There may be many, and it is called often.
+// in returns the unlabeled objects of a namespace, without Nodes. There may be many, and it is
+// called often.
 func (w *Watch) in(namespace string) iter.Seq[policy.Object] {
 	return func(yield func(policy.Object) bool) {
 		for _, kind := range policy.Kinds() {

@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// writeOne labels one object; done is also true if it was deleted. An object that has changed is left for the next pass.
+// writeOne labels one object; done is also true if it was deleted. An object that has changed is
+// left for the next pass.
 func (l *Labeler) writeOne(ctx context.Context, o policy.Object, slot int) (done bool, err error) {
 	metadata := map[string]any{"labels": map[string]string{v1alpha1.LabelSlot: policy.Value(slot)}}
 	err = l.patch(ctx, o, metadata)
@@ -27,8 +28,8 @@ func (l *Labeler) writeOne(ctx context.Context, o policy.Object, slot int) (done
 	return err == nil, err
 }
 
-// patch changes the metadata of an object if it is unchanged since it was read. For a Node, which has many writers, only the
-// identity is checked.
+// patch changes the metadata of an object if it is unchanged since it was read. For a Node, which
+// has many writers, only the identity is checked.
 func (l *Labeler) patch(ctx context.Context, o policy.Object, metadata map[string]any) error {
 	client := l.cfg.Control
 	metadata["uid"] = o.UID
@@ -57,7 +58,8 @@ func (l *Labeler) adoptAll(ctx context.Context, adoptions []policy.Adoption) (ad
 	return adopted, nil
 }
 
-// adopt makes a parent the controller of an orphan, unless the orphan has changed since it was read.
+// adopt makes a parent the controller of an orphan, unless the orphan has changed since it was
+// read.
 func (l *Labeler) adopt(ctx context.Context, orphan policy.Object, parent metav1.Object) error {
 	live, err := l.cfg.Control.Resource(resource(orphan.Kind)).Namespace(orphan.Namespace).Get(ctx, orphan.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -8,34 +8,43 @@ import (
 
 // Labels, annotations and finalizers on the kinds of this group, and on templates of machines.
 const (
-	// LabelPool is the pool that a RenderedMachineConfig was rendered for; on a Node it is the pool that has assigned it a
-	// configuration last. Nothing is decided on that of a Node: its kubelet can change it.
+	// LabelPool is the pool that a RenderedMachineConfig was rendered for; on a Node it is the pool
+	// that has assigned it a configuration last. Nothing is decided on that of a Node: its kubelet can
+	// change it.
 	//
-	// On: RenderedMachineConfigs, Nodes. By: fleet. Value: name of a MachineConfigPool. See: operations/machine-config.md#which-pool-a-node-belongs-to.
+	// On: RenderedMachineConfigs, Nodes. By: fleet. Value: name of a MachineConfigPool. See:
+	// operations/machine-config.md#which-pool-a-node-belongs-to.
 	LabelPool = machinev1alpha1.FleetDomain + "pool"
 	// LabelRole is the role that the MachineConfig was created for. Pools select it.
 	//
-	// On: MachineConfigs. By: fleet, user. Value: role. See: operations/machine-config.md#write-templates.
+	// On: MachineConfigs. By: fleet, user. Value: role. See:
+	// operations/machine-config.md#write-templates.
 	LabelRole = machinev1alpha1.FleetDomain + "role"
-	// AnnotationGeneratedBy names the controller that keeps the MachineConfig as it is. Without it the MachineConfig is a user's.
+	// AnnotationGeneratedBy names the controller that keeps the MachineConfig as it is. Without it the
+	// MachineConfig is a user's.
 	//
-	// On: MachineConfigs. By: fleet. Value: `TemplateController`, `KubeletConfigController`. See: operations/machine-config.md#write-templates.
+	// On: MachineConfigs. By: fleet. Value: `TemplateController`, `KubeletConfigController`. See:
+	// operations/machine-config.md#write-templates.
 	AnnotationGeneratedBy = machinev1alpha1.FleetDomain + "generated-by"
 	// AnnotationMachineConfig is machinev1alpha1.AnnotationMachineConfig.
 	AnnotationMachineConfig = machinev1alpha1.AnnotationMachineConfig
-	// AnnotationDrainSince is since when the Node is being drained for a configuration. It is removed when the drain has ended.
+	// AnnotationDrainSince is since when the Node is being drained for a configuration. It is removed
+	// when the drain has ended.
 	//
 	// On: Nodes. By: fleet. Value: RFC 3339. See: operations/machine-config.md#drain.
 	AnnotationDrainSince = machinev1alpha1.FleetDomain + "machine-config-drain-since"
-	// AnnotationCordonedBy is the pool for whose configuration the Node was cordoned, written together with the cordon. A Node that
-	// was cordoned before does not get it, and stays cordoned after the update.
+	// AnnotationCordonedBy is the pool for whose configuration the Node was cordoned, written together
+	// with the cordon. A Node that was cordoned before does not get it, and stays cordoned after the
+	// update.
 	//
-	// On: Nodes. By: fleet. Value: name of a MachineConfigPool. See: operations/machine-config.md#a-node-stays-cordoned.
+	// On: Nodes. By: fleet. Value: name of a MachineConfigPool. See:
+	// operations/machine-config.md#a-node-stays-cordoned.
 	AnnotationCordonedBy = machinev1alpha1.FleetDomain + "machine-config-cordoned-by"
-	// FinalizerInUse keeps a RenderedMachineConfig while a pool, a Node or a Machine names it, and a pool while a Node names one of
-	// its RenderedMachineConfigs.
+	// FinalizerInUse keeps a RenderedMachineConfig while a pool, a Node or a Machine names it, and a
+	// pool while a Node names one of its RenderedMachineConfigs.
 	//
-	// On: RenderedMachineConfigs, MachineConfigPools. By: fleet. See: operations/machine-config.md#renderedmachineconfigs-that-are-deleted.
+	// On: RenderedMachineConfigs, MachineConfigPools. By: fleet. See:
+	// operations/machine-config.md#renderedmachineconfigs-that-are-deleted.
 	FinalizerInUse = machinev1alpha1.FleetDomain + "machine-config-in-use"
 )
 
@@ -47,8 +56,8 @@ const (
 	GeneratedFromKubeletConfigs = "KubeletConfigController"
 )
 
-// TaintUpdateInProgress is on Nodes of a pool that have not been assigned its target yet: pods prefer Nodes that will not be drained
-// soon.
+// TaintUpdateInProgress is on Nodes of a pool that have not been assigned its target yet: pods
+// prefer Nodes that will not be drained soon.
 //
 // On: Nodes. By: fleet. Value: effect PreferNoSchedule. See: operations/machine-config.md#roll-out.
 const TaintUpdateInProgress = "UpdateInProgress"

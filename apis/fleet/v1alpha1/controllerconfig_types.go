@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ControllerConfig has the values that templates of MachineConfigs are filled with. There is one, named
-// machine-config-controller.
+// ControllerConfig has the values that templates of MachineConfigs are filled with. There is one,
+// named machine-config-controller.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -47,7 +47,8 @@ type ControllerConfigList struct {
 
 // ControllerConfigSpec has values for templates.
 type ControllerConfigSpec struct {
-	// Roles are the roles that templates are rendered for: one MachineConfig for each template and role.
+	// Roles are the roles that templates are rendered for: one MachineConfig for each template and
+	// role.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -73,7 +74,8 @@ type ControllerConfigSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	OSImageURL string `json:"osImageURL,omitempty"`
-	// PullSecretRef names a Secret of type kubernetes.io/dockerconfigjson with which Nodes pull images.
+	// PullSecretRef names a Secret of type kubernetes.io/dockerconfigjson with which Nodes pull
+	// images.
 	// +optional
 	PullSecretRef *corev1.SecretReference `json:"pullSecretRef,omitempty"`
 	// Values are all other values, as an object.

@@ -2,25 +2,30 @@ package v1alpha1
 
 import "strings"
 
-// DaemonPrefix is the default prefix of the annotations through which controllers and daemon work together on a Node.
+// DaemonPrefix is the default prefix of the annotations through which controllers and daemon work
+// together on a Node.
 const DaemonPrefix AnnotationPrefix = "machine-config-daemon.v1.openshift.com"
 
-// AnnotationPrefix is the part before the slash of the names of these annotations. Each has one writer.
+// AnnotationPrefix is the part before the slash of the names of these annotations. Each has one
+// writer.
 type AnnotationPrefix string
 
 // CurrentConfig is the name of the RenderedMachineConfig that the Node has.
 //
-// On: Nodes. By: daemon. Value: name of a RenderedMachineConfig. See: operations/machine-config-daemon.md#follow-the-node.
+// On: Nodes. By: daemon. Value: name of a RenderedMachineConfig. See:
+// operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) CurrentConfig() string { return string(p) + "/currentConfig" }
 
 // DesiredConfig is the name of the RenderedMachineConfig that the Node must get.
 //
-// On: Nodes. By: fleet. Value: name of a RenderedMachineConfig. See: operations/machine-config-daemon.md#follow-the-node.
+// On: Nodes. By: fleet. Value: name of a RenderedMachineConfig. See:
+// operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) DesiredConfig() string { return string(p) + "/desiredConfig" }
 
 // State is what the daemon reports about the Node, a NodeState.
 //
-// On: Nodes. By: daemon. Value: `done`, `working`, `degraded`, `unreconcilable`. See: operations/machine-config-daemon.md#follow-the-node.
+// On: Nodes. By: daemon. Value: `done`, `working`, `degraded`, `unreconcilable`. See:
+// operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) State() string { return string(p) + "/state" }
 
 // Reason is why the state is what it is, for people: at most 2,000 characters.
@@ -30,7 +35,8 @@ func (p AnnotationPrefix) Reason() string { return string(p) + "/reason" }
 
 // DesiredDrain is what the daemon requests for a configuration: a drain, or the end of its cordon.
 //
-// On: Nodes. By: daemon. Value: `drain-<config>`, `uncordon-<config>`. See: operations/machine-config.md#drain.
+// On: Nodes. By: daemon. Value: `drain-<config>`, `uncordon-<config>`. See:
+// operations/machine-config.md#drain.
 func (p AnnotationPrefix) DesiredDrain() string { return string(p) + "/desiredDrain" }
 
 // LastAppliedDrain is the last value of DesiredDrain whose work is done.
@@ -38,8 +44,9 @@ func (p AnnotationPrefix) DesiredDrain() string { return string(p) + "/desiredDr
 // On: Nodes. By: fleet. Value: as of the request. See: operations/machine-config.md#drain.
 func (p AnnotationPrefix) LastAppliedDrain() string { return string(p) + "/lastAppliedDrain" }
 
-// IsNodeAnnotationOfDaemons reports whether controllers of machine configuration or daemons write the annotation on Nodes. The prefix is a
-// setting of theirs, so names that no other client uses count with any prefix.
+// IsNodeAnnotationOfDaemons reports whether controllers of machine configuration or daemons write
+// the annotation on Nodes. The prefix is a setting of theirs, so names that no other client uses
+// count with any prefix.
 func IsNodeAnnotationOfDaemons(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	switch p := AnnotationPrefix(prefix); key {
@@ -50,10 +57,12 @@ func IsNodeAnnotationOfDaemons(key string) bool {
 	}
 }
 
-// DrainFor is the value of DesiredDrain that requests a drain before an update to a RenderedMachineConfig.
+// DrainFor is the value of DesiredDrain that requests a drain before an update to a
+// RenderedMachineConfig.
 func DrainFor(config string) string { return "drain-" + config }
 
-// UncordonFor is the value of DesiredDrain that requests the end of the cordon after an update to a RenderedMachineConfig.
+// UncordonFor is the value of DesiredDrain that requests the end of the cordon after an update to a
+// RenderedMachineConfig.
 func UncordonFor(config string) string { return "uncordon-" + config }
 
 // NodeState is what a daemon reports about its Node.
@@ -67,13 +76,16 @@ const (
 	StateDone NodeState = "done"
 	// StateWorking means that the daemon is applying the desired configuration.
 	StateWorking NodeState = "working"
-	// StateDegraded means that the daemon could not apply the desired configuration, or that files have changed since.
+	// StateDegraded means that the daemon could not apply the desired configuration, or that files
+	// have changed since.
 	StateDegraded NodeState = "degraded"
-	// StateUnreconcilable means that the desired configuration differs from the current one in a part that cannot be changed in place.
+	// StateUnreconcilable means that the desired configuration differs from the current one in a part
+	// that cannot be changed in place.
 	StateUnreconcilable NodeState = "unreconcilable"
 )
 
-// ParseNodeState returns the state that the value of an annotation means, without regard for case. An unknown value is StateNone.
+// ParseNodeState returns the state that the value of an annotation means, without regard for case.
+// An unknown value is StateNone.
 func ParseNodeState(value string) NodeState {
 	switch state := NodeState(strings.ToLower(value)); state {
 	case StateDone, StateWorking, StateDegraded, StateUnreconcilable:

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// KubeletConfig has settings of kubelets. All that select a pool are folded over the pool's default, the oldest first, into one
-// generated MachineConfig of the pool.
+// KubeletConfig has settings of kubelets. All that select a pool are folded over the pool's
+// default, the oldest first, into one generated MachineConfig of the pool.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -45,8 +45,9 @@ type KubeletConfigSpec struct {
 	// MachineConfigPoolSelector selects pools by their labels. Absent or empty, it selects none.
 	// +optional
 	MachineConfigPoolSelector *metav1.LabelSelector `json:"machineConfigPoolSelector,omitempty"`
-	// KubeletConfig are fields of a KubeletConfiguration of kubelet.config.k8s.io/v1beta1, as an object. A field that is not there keeps
-	// its value; false, 0 and empty are values, and null removes the pool's value.
+	// KubeletConfig are fields of a KubeletConfiguration of kubelet.config.k8s.io/v1beta1, as an
+	// object. A field that is not there keeps its value; false, 0 and empty are values, and null
+	// removes the pool's value.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	KubeletConfig runtime.RawExtension `json:"kubeletConfig,omitempty,omitzero"`
@@ -73,10 +74,12 @@ type KubeletConfigStatus struct {
 type KubeletConfigPoolStatus struct {
 	// Name of the pool.
 	Name string `json:"name"`
-	// MachineConfig is the generated MachineConfig that the settings are in. Empty when they are in none.
+	// MachineConfig is the generated MachineConfig that the settings are in. Empty when they are in
+	// none.
 	// +optional
 	MachineConfig string `json:"machineConfig,omitempty"`
-	// Overridden are the fields for which a later KubeletConfig of the pool has another value, as "field (by name)".
+	// Overridden are the fields for which a later KubeletConfig of the pool has another value, as
+	// "field (by name)".
 	// +optional
 	// +listType=atomic
 	Overridden []string `json:"overridden,omitempty"`

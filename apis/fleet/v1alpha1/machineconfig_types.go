@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MachineConfig is a fragment of the configuration of Nodes. A MachineConfigPool selects it by its labels, and merges it with all
-// others that it selects, in the order of their names.
+// MachineConfig is a fragment of the configuration of Nodes. A MachineConfigPool selects it by its
+// labels, and merges it with all others that it selects, in the order of their names.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -39,19 +39,21 @@ type MachineConfigList struct {
 
 // MachineConfigSpec is a configuration, or a fragment of one.
 type MachineConfigSpec struct {
-	// Config is an Ignition config of version 3.0 to 3.5, as an object. Without it no files, units and users are configured.
-	// Sources of files must be data URLs: a rendered configuration is complete.
+	// Config is an Ignition config of version 3.0 to 3.5, as an object. Without it no files, units and
+	// users are configured. Sources of files must be data URLs: a rendered configuration is complete.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Config runtime.RawExtension `json:"config,omitempty,omitzero"`
-	// KernelArguments are added to those that the Node boots with. An entry may have several, separated by spaces.
+	// KernelArguments are added to those that the Node boots with. An entry may have several,
+	// separated by spaces.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=4096
 	KernelArguments []string `json:"kernelArguments,omitempty"`
-	// Extensions are names of groups of packages that the operating system adds. Which names there are is a setting of the fleet.
+	// Extensions are names of groups of packages that the operating system adds. Which names there are
+	// is a setting of the fleet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -60,12 +62,13 @@ type MachineConfigSpec struct {
 	// FIPS requests FIPS 140 mode. It is set when a Node is installed: a change needs another Node.
 	// +optional
 	FIPS bool `json:"fips,omitempty"`
-	// KernelType is the kernel that Nodes boot: default, realtime or 64k-pages. Empty means no preference.
+	// KernelType is the kernel that Nodes boot: default, realtime or 64k-pages. Empty means no
+	// preference.
 	// +optional
 	// +kubebuilder:validation:Enum="";default;realtime;"64k-pages"
 	KernelType KernelType `json:"kernelType,omitempty"`
-	// OSImageURL is the image of the operating system. Empty means that of the ControllerConfig. That of a MachineConfig which a
-	// controller has generated has no effect.
+	// OSImageURL is the image of the operating system. Empty means that of the ControllerConfig. That
+	// of a MachineConfig which a controller has generated has no effect.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	OSImageURL string `json:"osImageURL,omitempty"`
@@ -81,8 +84,8 @@ const (
 	Kernel64KPages KernelType = "64k-pages"
 )
 
-// RenderedMachineConfig is what all MachineConfigs of a pool result in. Its name is that of the pool with a hash of its spec, so that
-// a reader can verify it; the API server rejects changes.
+// RenderedMachineConfig is what all MachineConfigs of a pool result in. Its name is that of the
+// pool with a hash of its spec, so that a reader can verify it; the API server rejects changes.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -112,7 +115,8 @@ type RenderedMachineConfigList struct {
 	Items           []RenderedMachineConfig `json:"items"`
 }
 
-// RenderedMachineConfigSpec is all that the daemon on a Node needs to know. Its Ignition config has version 3.5.
+// RenderedMachineConfigSpec is all that the daemon on a Node needs to know. Its Ignition config has
+// version 3.5.
 type RenderedMachineConfigSpec struct {
 	MachineConfigSpec `json:",inline"`
 	// Actions are those of the pool.
@@ -122,9 +126,10 @@ type RenderedMachineConfigSpec struct {
 	Actions []ActionRule `json:"actions,omitempty"`
 }
 
-// ActionRule defines what a Node has to do after a part of its configuration has changed. Exactly one of path, unit and sshKeys
-// names the part. The longest path that is the changed file, or a folder above it, decides; what no rule names needs a reboot. Of
-// several actions the Node does the strongest: a reboot includes all others.
+// ActionRule defines what a Node has to do after a part of its configuration has changed. Exactly
+// one of path, unit and sshKeys names the part. The longest path that is the changed file, or a
+// folder above it, decides; what no rule names needs a reboot. Of several actions the Node does the
+// strongest: a reboot includes all others.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.path) ? 1 : 0) + (has(self.unit) ? 1 : 0) + (has(self.sshKeys) && self.sshKeys ? 1 : 0) == 1",message="must have exactly one of path, unit and sshKeys"
 // +kubebuilder:validation:XValidation:rule="(self.action in ['Reload', 'Restart']) == has(self.service)",message="must have a service exactly for the actions Reload and Restart"

@@ -50,21 +50,22 @@ type MachineConfigPoolList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) != has(self.machineRef)",message="must have exactly one of nodeSelector and machineRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.rollout) || self.rollout != 'MachineDeployment' || has(self.machineRef) && self.machineRef.kind == 'MachineDeployment'",message="must have a machineRef to a MachineDeployment for the rollout MachineDeployment"
 type MachineConfigPoolSpec struct {
-	// MachineConfigSelector selects MachineConfigs by their labels, as the selector of a Deployment does. Absent or empty, it
-	// selects none.
+	// MachineConfigSelector selects MachineConfigs by their labels, as the selector of a Deployment
+	// does. Absent or empty, it selects none.
 	// +optional
 	MachineConfigSelector *metav1.LabelSelector `json:"machineConfigSelector,omitempty"`
 	// NodeSelector selects the pool's Nodes by their labels. Empty, it selects none.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
-	// MachineRef names the MachineDeployment or MachineSet whose Nodes are those of the pool. They are in no pool with a nodeSelector.
+	// MachineRef names the MachineDeployment or MachineSet whose Nodes are those of the pool. They are
+	// in no pool with a nodeSelector.
 	// +optional
 	MachineRef *MachineReference `json:"machineRef,omitempty"`
 	// Paused stops rendering, and that Nodes begin an update. Nodes that have begun finish.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// MaxUnavailable is how many Nodes may be unavailable, as a number or as a share of the pool's Nodes ("40%", rounded down). Absent
-	// or 0 it is 1.
+	// MaxUnavailable is how many Nodes may be unavailable, as a number or as a share of the pool's
+	// Nodes ("40%", rounded down). Absent or 0 it is 1.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number that is not negative, or a percentage from 0% to 100%"
@@ -73,11 +74,12 @@ type MachineConfigPoolSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Daemon;MachineDeployment
 	Rollout RolloutType `json:"rollout,omitempty"`
-	// Priority decides which pool a Node belongs to that the nodeSelectors of several select: that of the highest priority. A Node
-	// with two highest ones belongs to none.
+	// Priority decides which pool a Node belongs to that the nodeSelectors of several select: that of
+	// the highest priority. A Node with two highest ones belongs to none.
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
-	// Actions define what a Node does after a part of its configuration has changed. What no rule names needs a reboot.
+	// Actions define what a Node does after a part of its configuration has changed. What no rule
+	// names needs a reboot.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -106,7 +108,8 @@ type RolloutType string
 const (
 	// RolloutDaemon has the daemon on each Node apply it.
 	RolloutDaemon RolloutType = "Daemon"
-	// RolloutMachineDeployment writes it into the template of the MachineDeployment, whose strategy updates or replaces machines.
+	// RolloutMachineDeployment writes it into the template of the MachineDeployment, whose strategy
+	// updates or replaces machines.
 	RolloutMachineDeployment RolloutType = "MachineDeployment"
 )
 
@@ -121,8 +124,9 @@ type MachineConfigPoolStatus struct {
 	// CompletedMachineConfig is the last target that all Nodes were brought to.
 	// +optional
 	CompletedMachineConfig string `json:"completedMachineConfig,omitempty"`
-	// AbandonedMachineConfigs are the last ten targets that were given up before all Nodes had them, oldest first. A Node that is not ready
-	// with one of them is brought to the target without regard for maxUnavailable.
+	// AbandonedMachineConfigs are the last ten targets that were given up before all Nodes had them,
+	// oldest first. A Node that is not ready with one of them is brought to the target without regard
+	// for maxUnavailable.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -134,8 +138,8 @@ type MachineConfigPoolStatus struct {
 	// MachineCount is the number of Nodes of the pool.
 	// +optional
 	MachineCount int32 `json:"machineCount,omitempty"`
-	// UpdatedMachineCount is the number of Nodes that are done with the target, and whose condition Ready is True. The name on the
-	// wire is that of the first design.
+	// UpdatedMachineCount is the number of Nodes that are done with the target, and whose condition
+	// Ready is True. The name on the wire is that of the first design.
 	// +optional
 	UpdatedMachineCount int32 `json:"updatingMachines,omitempty"`
 	// ReadyMachineCount is the number of updated Nodes that are available to pods.

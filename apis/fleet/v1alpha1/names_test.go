@@ -78,7 +78,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// FuzzRenderedName reads any bytes as an Ignition config: the name is that of the content, however it is written.
+// FuzzRenderedName reads any bytes as an Ignition config: the name is that of the content, however
+// it is written.
 func FuzzRenderedName(f *testing.F) {
 	for _, seed := range []string{``, `{}`, `null`, `{"a":1e400,"b":[1.0,"<>&\u2028"]}`, `{"a":1,"a":2}`, `[`, `{} x`} {
 		f.Add([]byte(seed))

@@ -12,8 +12,9 @@ import (
 // MaxPoolName is how many characters the name of a pool may have: it is the value of a label.
 const MaxPoolName = 63
 
-// RenderedName returns the name of the RenderedMachineConfig with a content for a pool: "rendered-<pool>-" and 32 hexadecimal digits
-// of a hash. Equal contents have equal names, however their JSON is written. Errors: the Ignition config is not JSON.
+// RenderedName returns the name of the RenderedMachineConfig with a content for a pool:
+// "rendered-<pool>-" and 32 hexadecimal digits of a hash. Equal contents have equal names, however
+// their JSON is written. Errors: the Ignition config is not JSON.
 func RenderedName(pool string, spec *RenderedMachineConfigSpec) (string, error) {
 	canonical := *spec
 	if len(spec.Config.Raw) > 0 {
@@ -31,8 +32,8 @@ func RenderedName(pool string, spec *RenderedMachineConfigSpec) (string, error) 
 	return "rendered-" + pool + "-" + hex.EncodeToString(sum[:16]), nil
 }
 
-// Verify reports whether the name of a RenderedMachineConfig is that of its content. An object that was deleted and created again with
-// another content, or by another program, is not.
+// Verify reports whether the name of a RenderedMachineConfig is that of its content. An object that
+// was deleted and created again with another content, or by another program, is not.
 func (r *RenderedMachineConfig) Verify() bool {
 	pool := PoolOfRendered(r.Name)
 	if pool == "" {
@@ -42,7 +43,8 @@ func (r *RenderedMachineConfig) Verify() bool {
 	return err == nil && name == r.Name
 }
 
-// PoolOfRendered returns the pool in the name of a RenderedMachineConfig; "" for a name that is none of one.
+// PoolOfRendered returns the pool in the name of a RenderedMachineConfig; "" for a name that is
+// none of one.
 func PoolOfRendered(name string) string {
 	end := strings.LastIndexByte(name, '-')
 	pool, isRendered := strings.CutPrefix(name[:max(end, 0)], "rendered-")

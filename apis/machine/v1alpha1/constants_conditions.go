@@ -9,31 +9,35 @@ const (
 	MachineDeploymentAvailable MachineDeploymentConditionType = "Available"
 	// MachineDeploymentProgressing is True while a rollout makes progress, and when it is complete.
 	MachineDeploymentProgressing MachineDeploymentConditionType = "Progressing"
-	// MachineDeploymentReplicaFailure is True while the API server refuses to create or delete Machines of a MachineSet. Else it
-	// is not there.
+	// MachineDeploymentReplicaFailure is True while the API server refuses to create or delete
+	// Machines of a MachineSet. Else it is not there.
 	MachineDeploymentReplicaFailure MachineDeploymentConditionType = "ReplicaFailure"
-	// MachineDeploymentMachineCreateFailure is True while the VM of a machine could not be created; the message has the error.
-	// Else it is not there. MCM does not have it.
+	// MachineDeploymentMachineCreateFailure is True while the VM of a machine could not be created;
+	// the message has the error. Else it is not there. MCM does not have it.
 	MachineDeploymentMachineCreateFailure MachineDeploymentConditionType = "MachineCreateFailure"
-	// MachineDeploymentFrozen is True while one of its MachineSets has the label freeze=True, and may not create machines. Else
-	// it is not there.
+	// MachineDeploymentFrozen is True while one of its MachineSets has the label freeze=True, and may
+	// not create machines. Else it is not there.
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
-	// MachineDeploymentMachinesReleased is what MachineSetMachinesReleased is, of the first of its MachineSets. MCM does not have it.
+	// MachineDeploymentMachinesReleased is what MachineSetMachinesReleased is, of the first of its
+	// MachineSets. MCM does not have it.
 	MachineDeploymentMachinesReleased MachineDeploymentConditionType = "MachinesReleased"
-	// MachineDeploymentCreationDelayed is what MachineSetCreationDelayed is, of the first of its MachineSets. MCM does not have it.
+	// MachineDeploymentCreationDelayed is what MachineSetCreationDelayed is, of the first of its
+	// MachineSets. MCM does not have it.
 	MachineDeploymentCreationDelayed MachineDeploymentConditionType = "CreationDelayed"
-	// MachineDeploymentValid is False while the spec cannot work, or no new machine gets a VM because of its MachineClass, and True with ReasonRemarks while a part of it has another meaning than its
+	// MachineDeploymentValid is False while the spec cannot work, or no new machine gets a VM because
+	// of its MachineClass, and True with ReasonRemarks while a part of it has another meaning than its
 	// author may expect. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
-	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
-	// many machines around them are not Ready. It is False while an AnnotationCircuitBreaker is ignored. Else it is not there.
-	// MCM does not have it.
+	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not
+	// replaced because too many machines around them are not Ready. It is False while an
+	// AnnotationCircuitBreaker is ignored. Else it is not there. MCM does not have it.
 	MachineDeploymentCircuitBreakerOpen MachineDeploymentConditionType = "CircuitBreakerOpen"
-	// MachineDeploymentAPIServerAway is True while the API server of the target cluster does not answer, so that no machine of the
-	// deployment is created, replaced or deleted. Else it is not there. MCM does not have it.
+	// MachineDeploymentAPIServerAway is True while the API server of the target cluster does not
+	// answer, so that no machine of the deployment is created, replaced or deleted. Else it is not
+	// there. MCM does not have it.
 	MachineDeploymentAPIServerAway MachineDeploymentConditionType = "APIServerAway"
-	// MachineDeploymentRolloutStalled is True while a rollout does not move on, although it is not paused; the reason is the
-	// cause. Else it is not there. MCM does not have it.
+	// MachineDeploymentRolloutStalled is True while a rollout does not move on, although it is not
+	// paused; the reason is the cause. Else it is not there. MCM does not have it.
 	MachineDeploymentRolloutStalled MachineDeploymentConditionType = "RolloutStalled"
 )
 
@@ -42,24 +46,31 @@ type MachineSetConditionType string
 
 // Condition types of a MachineSet.
 const (
-	// MachineSetReplicaFailure is True while the API server refuses to create or delete Machines of the set. Else it is not there.
+	// MachineSetReplicaFailure is True while the API server refuses to create or delete Machines of
+	// the set. Else it is not there.
 	MachineSetReplicaFailure MachineSetConditionType = "ReplicaFailure"
-	// MachineSetMachineCreateFailure is what MachineDeploymentMachineCreateFailure is, on a set. MCM does not have it.
+	// MachineSetMachineCreateFailure is what MachineDeploymentMachineCreateFailure is, on a set. MCM
+	// does not have it.
 	MachineSetMachineCreateFailure MachineSetConditionType = "MachineCreateFailure"
-	// MachineSetFrozen is True while the set has the label freeze=True, and may not create machines. Else it is not there.
+	// MachineSetFrozen is True while the set has the label freeze=True, and may not create machines.
+	// Else it is not there.
 	MachineSetFrozen MachineSetConditionType = "Frozen"
-	// MachineSetMachinesReleased is True for an hour after the set has released machines, because their labels do not match its selector any
-	// more. It creates others in their place. Else it is not there. MCM does not have it.
+	// MachineSetMachinesReleased is True for an hour after the set has released machines, because
+	// their labels do not match its selector any more. It creates others in their place. Else it is
+	// not there. MCM does not have it.
 	MachineSetMachinesReleased MachineSetConditionType = "MachinesReleased"
-	// MachineSetCreationDelayed is True while machines of the set fail again and again soon after their creation, so that the next is created
-	// some time after the failure of the last. Else it is not there. MCM does not have it.
+	// MachineSetCreationDelayed is True while machines of the set fail again and again soon after
+	// their creation, so that the next is created some time after the failure of the last. Else it is
+	// not there. MCM does not have it.
 	MachineSetCreationDelayed MachineSetConditionType = "CreationDelayed"
-	// MachineSetValid is what MachineDeploymentValid is, on a set; remarks are on one without a controller. MCM does not have it.
+	// MachineSetValid is what MachineDeploymentValid is, on a set; remarks are on one without a
+	// controller. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
-	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a controller. MCM does not
-	// have it.
+	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a
+	// controller. MCM does not have it.
 	MachineSetCircuitBreakerOpen MachineSetConditionType = "CircuitBreakerOpen"
-	// MachineSetAPIServerAway is what MachineDeploymentAPIServerAway is, on a set without a controller. MCM does not have it.
+	// MachineSetAPIServerAway is what MachineDeploymentAPIServerAway is, on a set without a
+	// controller. MCM does not have it.
 	MachineSetAPIServerAway MachineSetConditionType = "APIServerAway"
 )
 
@@ -75,51 +86,59 @@ const (
 const (
 	// ReasonNewMachineSetCreated (True) means that the new MachineSet was created.
 	ReasonNewMachineSetCreated = "NewMachineSetCreated"
-	// ReasonFoundNewMachineSet (True) means that there was a MachineSet of the wanted template already.
+	// ReasonFoundNewMachineSet (True) means that there was a MachineSet of the wanted template
+	// already.
 	ReasonFoundNewMachineSet = "FoundNewMachineSet"
-	// ReasonMachineSetUpdated (True) means that the rollout got on. Its lastUpdateTime is what the progress deadline is
-	// measured from.
+	// ReasonMachineSetUpdated (True) means that the rollout got on. Its lastUpdateTime is what the
+	// progress deadline is measured from.
 	ReasonMachineSetUpdated = "MachineSetUpdated"
-	// ReasonNewMachineSetAvailable (True) means that the rollout is complete. Only then, or while the deployment is paused,
-	// does the cluster-autoscaler scale down.
+	// ReasonNewMachineSetAvailable (True) means that the rollout is complete. Only then, or while the
+	// deployment is paused, does the cluster-autoscaler scale down.
 	ReasonNewMachineSetAvailable = "NewMachineSetAvailable"
-	// ReasonProgressDeadlineExceeded (False) means that the rollout made no progress for progressDeadlineSeconds.
+	// ReasonProgressDeadlineExceeded (False) means that the rollout made no progress for
+	// progressDeadlineSeconds.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
-	// ReasonMachineSetCreateError (False) means that the new MachineSet could not be created. It is the reason of the Event,
-	// too.
+	// ReasonMachineSetCreateError (False) means that the new MachineSet could not be created. It is
+	// the reason of the Event, too.
 	ReasonMachineSetCreateError = "MachineSetCreateError"
 	// ReasonDeploymentPaused (Unknown) means that the deployment is paused.
 	ReasonDeploymentPaused = "DeploymentPaused"
 	// ReasonDeploymentResumed (Unknown) means that the deployment was paused.
 	ReasonDeploymentResumed = "DeploymentResumed"
-	// ReasonDeleting (Unknown) means that the deployment is being deleted: no rollout is under way any more.
+	// ReasonDeleting (Unknown) means that the deployment is being deleted: no rollout is under way any
+	// more.
 	ReasonDeleting = "Deleting"
 )
 
-// Reasons of MachineDeploymentRolloutStalled, in addition to those of the ReplicaFailure conditions. MCM does not have them.
+// Reasons of MachineDeploymentRolloutStalled, in addition to those of the ReplicaFailure
+// conditions. MCM does not have them.
 const (
-	// ReasonMachineCreateFailed means that a new machine could not be created; the message has the error. It is the reason of the
-	// MachineCreateFailure conditions, too.
+	// ReasonMachineCreateFailed means that a new machine could not be created; the message has the
+	// error. It is the reason of the MachineCreateFailure conditions, too.
 	ReasonMachineCreateFailed = "MachineCreateFailed"
 	// ReasonMachineSetFrozen means that the new MachineSet must not create machines.
 	ReasonMachineSetFrozen = "MachineSetFrozen"
 	// ReasonMachinesNotAvailable means that new machines have not become available for a minute.
 	ReasonMachinesNotAvailable = "MachinesNotAvailable"
-	// ReasonMachinesTerminating means that machines that are being deleted have still existed after a minute. They count
-	// until they no longer exist.
+	// ReasonMachinesTerminating means that machines that are being deleted have still existed after a
+	// minute. They count until they no longer exist.
 	ReasonMachinesTerminating = "MachinesTerminating"
-	// ReasonMachinesNotDeleted means that an old MachineSet has for a minute had more machines than its replicas, and that
-	// none of them is being deleted.
+	// ReasonMachinesNotDeleted means that an old MachineSet has for a minute had more machines than
+	// its replicas, and that none of them is being deleted.
 	ReasonMachinesNotDeleted = "MachinesNotDeleted"
-	// ReasonMachinesPreserved means that a new machine has failed and is preserved, so that it is not replaced.
+	// ReasonMachinesPreserved means that a new machine has failed and is preserved, so that it is not
+	// replaced.
 	ReasonMachinesPreserved = "MachinesPreserved"
-	// ReasonInPlaceUpdateNotSupported means that there is no target cluster, and so no Node that could be updated in place.
+	// ReasonInPlaceUpdateNotSupported means that there is no target cluster, and so no Node that could
+	// be updated in place.
 	ReasonInPlaceUpdateNotSupported = "InPlaceUpdateNotSupported"
-	// ReasonInPlaceUpdateFailed means that the update in place of a machine has failed; the message has the reason.
+	// ReasonInPlaceUpdateFailed means that the update in place of a machine has failed; the message
+	// has the reason.
 	ReasonInPlaceUpdateFailed = "InPlaceUpdateFailed"
 	// ReasonMachinesUpdating means that the update in place of a machine has not ended for a minute.
 	ReasonMachinesUpdating = "MachinesUpdating"
-	// ReasonNodesNotSelected means that with orchestration type Manual Nodes have not been selected by a user.
+	// ReasonNodesNotSelected means that with orchestration type Manual Nodes have not been selected by
+	// a user.
 	ReasonNodesNotSelected = "NodesNotSelected"
 )
 
@@ -133,12 +152,14 @@ const (
 
 // Reasons of the Frozen conditions.
 const (
-	// ReasonOverShootingReplicaCount means that a MachineSet has more machines than it can have created.
+	// ReasonOverShootingReplicaCount means that a MachineSet has more machines than it can have
+	// created.
 	ReasonOverShootingReplicaCount = "OverShootingReplicaCount"
-	// ReasonMachineDeploymentStateSync means that the deployment is frozen because one of its MachineSets is.
+	// ReasonMachineDeploymentStateSync means that the deployment is frozen because one of its
+	// MachineSets is.
 	ReasonMachineDeploymentStateSync = "MachineDeploymentStateSync"
-	// ReasonFreezeLabel means that a MachineSet has the label freeze=True, and that the client that set the label has not
-	// recorded a reason. MCM does not have it.
+	// ReasonFreezeLabel means that a MachineSet has the label freeze=True, and that the client that
+	// set the label has not recorded a reason. MCM does not have it.
 	ReasonFreezeLabel = "FreezeLabel"
 )
 
@@ -152,19 +173,21 @@ const ReasonMachinesFailEarly = "MachinesFailEarly"
 const (
 	// ReasonInvalidSpec means that the spec breaks a rule; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonInvalidClass means that the object is reconciled, and that no machine of its MachineClass gets a VM: the class, its Secret or its
-	// provider does not exist, or the class is invalid.
+	// ReasonInvalidClass means that the object is reconciled, and that no machine of its MachineClass
+	// gets a VM: the class, its Secret or its provider does not exist, or the class is invalid.
 	ReasonInvalidClass = "InvalidClass"
-	// ReasonRemarks means that the object is reconciled, and that a part of its spec has another meaning than its author may expect, as in
-	// MCM; the message names it.
+	// ReasonRemarks means that the object is reconciled, and that a part of its spec has another
+	// meaning than its author may expect, as in MCM; the message names it.
 	ReasonRemarks = "Remarks"
-	// ReasonSelectorMatchesNothing means that the selector does not match the labels of the template, or is not there, so
-	// that a machine created from the template would not be found again.
+	// ReasonSelectorMatchesNothing means that the selector does not match the labels of the template,
+	// or is not there, so that a machine created from the template would not be found again.
 	ReasonSelectorMatchesNothing = "SelectorMatchesNothing"
-	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would match all machines.
+	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would match all
+	// machines.
 	ReasonSelectorMatchesEverything = "SelectorMatchesEverything"
-	// ReasonNoStrategy means that the MachineDeployment names no strategy, was ignored for it before the fleet was
-	// installed, and is not reconciled until its spec changes. AnnotationStrategy is on those that are reconciled.
+	// ReasonNoStrategy means that the MachineDeployment names no strategy, was ignored for it before
+	// the fleet was installed, and is not reconciled until its spec changes. AnnotationStrategy is on
+	// those that are reconciled.
 	ReasonNoStrategy = "NoStrategy"
 )
 
@@ -174,8 +197,8 @@ const (
 	ReasonZoneNotReady = "ZoneNotReady"
 	// ReasonTargetNotReady means that too many machines of the whole target cluster are not Ready.
 	ReasonTargetNotReady = "TargetNotReady"
-	// ReasonThresholdsIgnored (False) means that an AnnotationCircuitBreaker is invalid, or that too many different ones are in use, or that
-	// the AnnotationMaxDeletions is invalid.
+	// ReasonThresholdsIgnored (False) means that an AnnotationCircuitBreaker is invalid, or that too
+	// many different ones are in use, or that the AnnotationMaxDeletions is invalid.
 	ReasonThresholdsIgnored = "ThresholdsIgnored"
 )
 

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Reasons of Events on MachineSets and MachineDeployments, in addition to those that are reasons of conditions, too. What each means
-// is in its row below.
+// Reasons of Events on MachineSets and MachineDeployments, in addition to those that are reasons of
+// conditions, too. What each means is in its row below.
 const (
 	EventSuccessfulCreate = "SuccessfulCreate"
 	EventSuccessfulDelete = "SuccessfulDelete"

@@ -1,18 +1,23 @@
 package v1alpha1
 
-// AnnotationUnknownFields lists the fields of the provider spec that the driver ignores, or is UnknownFieldsUnreported. It is written
-// before the first VM is created of the class as it is. A MachineClass has no status.
+// AnnotationUnknownFields lists the fields of the provider spec that the driver ignores, or is
+// UnknownFieldsUnreported. It is written before the first VM is created of the class as it is. A
+// MachineClass has no status.
 //
-// On: MachineClasses. By: fleet. Value: names, separated by commas. See: operations/configure.md#fields-that-a-driver-ignores.
+// On: MachineClasses. By: fleet. Value: names, separated by commas. See:
+// operations/configure.md#fields-that-a-driver-ignores.
 const AnnotationUnknownFields = FleetDomain + "unknown-fields"
 
-// UnknownFieldsUnreported is the value of AnnotationUnknownFields for a driver that does not report which fields it ignores.
+// UnknownFieldsUnreported is the value of AnnotationUnknownFields for a driver that does not report
+// which fields it ignores.
 const UnknownFieldsUnreported = "not reported by the driver"
 
-// AnnotationAllowUnknownFields lists the fields of the provider spec without which VMs may be created although they can concern
-// security or price, as AnnotationUnknownFields names them. There is no wildcard.
+// AnnotationAllowUnknownFields lists the fields of the provider spec without which VMs may be
+// created although they can concern security or price, as AnnotationUnknownFields names them. There
+// is no wildcard.
 //
-// On: MachineClasses. By: user. Value: names, separated by commas. See: operations/configure.md#fields-that-a-driver-ignores.
+// On: MachineClasses. By: user. Value: names, separated by commas. See:
+// operations/configure.md#fields-that-a-driver-ignores.
 const AnnotationAllowUnknownFields = FleetDomain + "allow-unknown-fields"
 
 // EventUnknownFields is the reason of Events about the fields that a driver ignores.

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Reasons of Events on Machines. Machine Controller Manager emits no Events on Machines; these are the fleet's. What each
-// means is in its row below.
+// Reasons of Events on Machines. Machine Controller Manager emits no Events on Machines; these are
+// the fleet's. What each means is in its row below.
 const (
 	EventCreated           = "Created"
 	EventCreateFailed      = "CreateFailed"

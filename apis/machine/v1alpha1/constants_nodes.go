@@ -4,17 +4,20 @@ import corev1 "k8s.io/api/core/v1"
 
 // Taints on Nodes.
 const (
-	// TaintPreferNoSchedule is on Nodes of old MachineSets during a rollout, so that pods are scheduled to new ones.
+	// TaintPreferNoSchedule is on Nodes of old MachineSets during a rollout, so that pods are
+	// scheduled to new ones.
 	//
-	// On: Nodes. By: fleet. Value: `True`, effect PreferNoSchedule. See: operations/rollouts.md#taints-and-annotations-of-nodes-during-a-rollout.
+	// On: Nodes. By: fleet. Value: `True`, effect PreferNoSchedule. See:
+	// operations/rollouts.md#taints-and-annotations-of-nodes-during-a-rollout.
 	TaintPreferNoSchedule = "deployment.machine.sapcloud.io/prefer-no-schedule"
-	// TaintCriticalComponentsNotReady is on a Node until another controller has found it fit for pods. A new machine does not become
-	// Running before the taint is removed.
+	// TaintCriticalComponentsNotReady is on a Node until another controller has found it fit for pods.
+	// A new machine does not become Running before the taint is removed.
 	//
-	// On: Nodes. By: fleet, user; another controller removes it. Value: effect NoSchedule. See: operations/inplace.md#outside-gardener.
+	// On: Nodes. By: fleet, user; another controller removes it. Value: effect NoSchedule. See:
+	// operations/inplace.md#outside-gardener.
 	TaintCriticalComponentsNotReady = "node.gardener.cloud/critical-components-not-ready"
-	// TaintPreserved is on the Node of a failed machine that is preserved. It is used rather than a cordon, so that a user's cordon
-	// stays what it is.
+	// TaintPreserved is on the Node of a failed machine that is preserved. It is used rather than a
+	// cordon, so that a user's cordon stays what it is.
 	//
 	// On: Nodes. By: fleet. Value: effect NoSchedule. See: operations/preserve.md.
 	TaintPreserved = "node.machine.sapcloud.io/preserved"
@@ -32,8 +35,8 @@ const (
 
 // Condition types of a Machine, in addition to those of its Node.
 const (
-	// MachineDeleting is on a Machine that is being deleted. Its reason is the rule by which it is deleted and its message the evidence, as
-	// in the deletion log.
+	// MachineDeleting is on a Machine that is being deleted. Its reason is the rule by which it is
+	// deleted and its message the evidence, as in the deletion log.
 	MachineDeleting corev1.NodeConditionType = "Deleting"
 )
 
@@ -51,7 +54,8 @@ const (
 	NodeReasonCandidateForUpdate = "CandidateForUpdate"
 	// NodeReasonSelectedForUpdate means that the Node is drained.
 	NodeReasonSelectedForUpdate = "SelectedForUpdate"
-	// NodeReasonDrainSuccessful means that the Node is drained and this is not yet recorded on its machine.
+	// NodeReasonDrainSuccessful means that the Node is drained and this is not yet recorded on its
+	// machine.
 	NodeReasonDrainSuccessful = "DrainSuccessful"
 	// NodeReasonReadyForUpdate means that the agent on the Node may begin the update.
 	NodeReasonReadyForUpdate = "ReadyForUpdate"
@@ -75,7 +79,8 @@ const (
 const (
 	// PreservedNodeDrained means that the drain succeeded.
 	PreservedNodeDrained = "Preserved node drained successfully."
-	// PreservedNodeForced means that all pods have left the Node, some of them by force. MCM reports here that the drain succeeded.
+	// PreservedNodeForced means that all pods have left the Node, some of them by force. MCM reports
+	// here that the drain succeeded.
 	PreservedNodeForced = "Preserved node was drained by force."
 	// PreservedNodeNotDrained means that the drain failed.
 	PreservedNodeNotDrained = "Preserved node could not be drained."

@@ -2,13 +2,14 @@ package v1alpha1
 
 import "strings"
 
-// IsMachineLabelOfControllers reports whether controllers write the label on Machines, regardless of what a client or a template has there.
+// IsMachineLabelOfControllers reports whether controllers write the label on Machines, regardless
+// of what a client or a template has there.
 func IsMachineLabelOfControllers(key string) bool {
 	return key == LabelNode || key == LabelUpdateResult || strings.HasPrefix(key, FleetDomain)
 }
 
-// IsMachineSetLabelOfControllers reports whether controllers write the label on the MachineSets of a MachineDeployment, or on their
-// Machines.
+// IsMachineSetLabelOfControllers reports whether controllers write the label on the MachineSets of
+// a MachineDeployment, or on their Machines.
 func IsMachineSetLabelOfControllers(key string) bool {
 	switch key {
 	case LabelMachineTemplateHash, LabelFreeze, LabelScaleUpDisabled:
@@ -17,8 +18,9 @@ func IsMachineSetLabelOfControllers(key string) bool {
 	return IsMachineLabelOfControllers(key)
 }
 
-// IsMachineAnnotationOfControllers reports whether controllers write the annotation on Machines, or delete a Machine for it. Users set
-// AnnotationMachineConfig in templates, although it is the fleet's.
+// IsMachineAnnotationOfControllers reports whether controllers write the annotation on Machines, or
+// delete a Machine for it. Users set AnnotationMachineConfig in templates, although it is the
+// fleet's.
 func IsMachineAnnotationOfControllers(key string) bool {
 	switch key {
 	case AnnotationMachineConfig:

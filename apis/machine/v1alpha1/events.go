@@ -20,7 +20,8 @@ type EventReason struct {
 
 // Names under which Events are recorded.
 const (
-	// EventSourceMachineDeployment records what happens to MachineDeployments, and that an object is not reconciled.
+	// EventSourceMachineDeployment records what happens to MachineDeployments, and that an object is
+	// not reconciled.
 	EventSourceMachineDeployment = "machinedeployment-controller"
 	// EventSourceMachineSet records what happens to MachineSets.
 	EventSourceMachineSet = "machineset-controller"
@@ -32,8 +33,9 @@ const (
 	EventSourceMachineConfig = "machine-config-controller"
 )
 
-// EventReasons returns all reasons of Events, in the order of the docs. A new one is a constant and its row in one of the
-// tables that this is built from; all else that needs the reasons uses this function, or is checked by a test.
+// EventReasons returns all reasons of Events, in the order of the docs. A new one is a constant and
+// its row in one of the tables that this is built from; all else that needs the reasons uses this
+// function, or is checked by a test.
 func EventReasons() []EventReason {
 	return slices.Concat(machineEvents(), deletionEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), rollbackEvents(), invalidEvents(),
 		replacementEvents(), holdEvents(), replicaEvents(), classEvents(), orphanEvents(), configEvents(), poolEvents())

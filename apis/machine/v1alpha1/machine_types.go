@@ -54,17 +54,18 @@ type MachineSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.?name.orValue("") != ""`,fieldPath=".name",reason=FieldValueRequired,message="Name is required"
 	Class ClassSpec `json:"class,omitempty,omitzero"`
 
-	// ProviderID is the cloud's name of the VM. The controller writes it once, when the VM has been created. A user sets it
-	// only to bring in a VM that exists.
+	// ProviderID is the cloud's name of the VM. The controller writes it once, when the VM has been
+	// created. A user sets it only to bring in a VM that exists.
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
 
-	// NodeTemplateSpec is what the Node has to carry. Labels, annotations and taints are kept in sync with the Node; the
-	// rest has no effect.
+	// NodeTemplateSpec is what the Node has to carry. Labels, annotations and taints are kept in sync
+	// with the Node; the rest has no effect.
 	// +optional
 	NodeTemplateSpec NodeTemplateSpec `json:"nodeTemplate,omitempty,omitzero"`
 
-	// MachineConfiguration overrides, for this machine, what the controller's flags set. Nil overrides nothing.
+	// MachineConfiguration overrides, for this machine, what the controller's flags set. Nil overrides
+	// nothing.
 	*MachineConfiguration `json:",inline"`
 }
 
@@ -92,41 +93,44 @@ type NodeTemplateSpec struct {
 	Spec corev1.NodeSpec `json:"spec,omitempty,omitzero"`
 }
 
-// MachineConfiguration overrides the controller's flags for one machine. Every nil field leaves the flag's value.
+// MachineConfiguration overrides the controller's flags for one machine. Every nil field leaves the
+// flag's value.
 type MachineConfiguration struct {
-	// MachineDrainTimeout is how long the drain of the Node may take, from the deletion of the machine on, before it is
-	// forced. Nil means --machine-drain-timeout.
+	// MachineDrainTimeout is how long the drain of the Node may take, from the deletion of the machine
+	// on, before it is forced. Nil means --machine-drain-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineDrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
-	// MachineHealthTimeout is how long the Node may be unhealthy before the machine fails and is replaced. Nil means
-	// --machine-health-timeout.
+	// MachineHealthTimeout is how long the Node may be unhealthy before the machine fails and is
+	// replaced. Nil means --machine-health-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineHealthTimeout *metav1.Duration `json:"healthTimeout,omitempty"`
-	// MachineCreationTimeout is how long, from its creation on, a machine may take to become a healthy Node before it
-	// fails. Nil means --machine-creation-timeout.
+	// MachineCreationTimeout is how long, from its creation on, a machine may take to become a healthy
+	// Node before it fails. Nil means --machine-creation-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineCreationTimeout *metav1.Duration `json:"creationTimeout,omitempty"`
-	// MachineInPlaceUpdateTimeout is how long an in-place update may take before it counts as failed. Nil means
-	// --machine-inplace-update-timeout.
+	// MachineInPlaceUpdateTimeout is how long an in-place update may take before it counts as failed.
+	// Nil means --machine-inplace-update-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachineInPlaceUpdateTimeout *metav1.Duration `json:"inPlaceUpdateTimeout,omitempty"`
-	// MachinePreserveTimeout is how long a preserved machine is kept. Nil means --machine-preserve-timeout.
+	// MachinePreserveTimeout is how long a preserved machine is kept. Nil means
+	// --machine-preserve-timeout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`oldSelf.hasValue() && oldSelf.value() == self || self.matches("^[-+]?(0|(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$") && duration(self) <= duration("2562047h")`,optionalOldSelf=true,messageExpression=`"must be a duration such as 20m or 1h30m, and is \"" + self + "\""`,message="must be a duration such as 20m or 1h30m"
 	MachinePreserveTimeout *metav1.Duration `json:"machinePreserveTimeout,omitempty"`
-	// DisableHealthTimeout keeps a machine from failing, however long its Node is unhealthy. Nil means false.
+	// DisableHealthTimeout keeps a machine from failing, however long its Node is unhealthy. Nil means
+	// false.
 	// +optional
 	DisableHealthTimeout *bool `json:"disableHealthTimeout,omitempty"`
-	// MaxEvictRetries is for how long the eviction of a pod is retried during a drain before the pod is deleted by force:
-	// 20 s for each. Nil means --machine-max-evict-retries.
+	// MaxEvictRetries is for how long the eviction of a pod is retried during a drain before the pod
+	// is deleted by force: 20 s for each. Nil means --machine-max-evict-retries.
 	// +optional
 	MaxEvictRetries *int32 `json:"maxEvictRetries,omitempty"`
-	// NodeConditions are the types, separated by commas, of the Node conditions that must be False for the Node to be
-	// healthy, in addition to Ready, which must be True. Nil means --node-conditions.
+	// NodeConditions are the types, separated by commas, of the Node conditions that must be False for
+	// the Node to be healthy, in addition to Ready, which must be True. Nil means --node-conditions.
 	// +optional
 	NodeConditions *string `json:"nodeConditions,omitempty"`
 }
@@ -168,8 +172,8 @@ type LastOperation struct {
 	// Description is for people. No program reads it.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// ErrorCode is the name of the driver's error code (such as ResourceExhausted) when State is Failed and the cloud
-	// was the cause.
+	// ErrorCode is the name of the driver's error code (such as ResourceExhausted) when State is
+	// Failed and the cloud was the cause.
 	// +optional
 	ErrorCode string `json:"errorCode,omitempty"`
 	// LastUpdateTime is when the operation was last written.
@@ -221,21 +225,25 @@ type MachinePhase string
 const (
 	// MachinePending means that the VM has been created and its Node is awaited.
 	MachinePending MachinePhase = "Pending"
-	// MachineAvailable means that the VM has been created, where there is no target cluster in which a Node could appear.
+	// MachineAvailable means that the VM has been created, where there is no target cluster in which a
+	// Node could appear.
 	MachineAvailable MachinePhase = "Available"
 	// MachineRunning means that the Node has joined and is healthy.
 	MachineRunning MachinePhase = "Running"
 	// MachineTerminating means that the machine is being deleted.
 	MachineTerminating MachinePhase = "Terminating"
-	// MachineUnknown means that the Node is unhealthy or missing, and the health timeout has not run out.
+	// MachineUnknown means that the Node is unhealthy or missing, and the health timeout has not run
+	// out.
 	MachineUnknown MachinePhase = "Unknown"
-	// MachineFailed means that the machine has failed. Its MachineSet replaces it, unless it is preserved.
+	// MachineFailed means that the machine has failed. Its MachineSet replaces it, unless it is
+	// preserved.
 	MachineFailed MachinePhase = "Failed"
 	// MachineCrashLoopBackOff means that the VM could not be created, and that creation is retried.
 	MachineCrashLoopBackOff MachinePhase = "CrashLoopBackOff"
 	// MachineInPlaceUpdating means that the Node is drained and its update in place is awaited.
 	MachineInPlaceUpdating MachinePhase = "InPlaceUpdating"
-	// MachineInPlaceUpdateSuccessful means that the update in place succeeded and the Node is not yet back.
+	// MachineInPlaceUpdateSuccessful means that the update in place succeeded and the Node is not yet
+	// back.
 	MachineInPlaceUpdateSuccessful MachinePhase = "InPlaceUpdateSuccessful"
 	// MachineInPlaceUpdateFailed means that the update in place failed or took too long.
 	MachineInPlaceUpdateFailed MachinePhase = "InPlaceUpdateFailed"

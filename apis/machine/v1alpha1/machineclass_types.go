@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MachineClass describes how VMs are created: the provider, its own spec, and the Secrets with credentials and user data. It
-// has neither spec nor status; its fields are at the top level.
+// MachineClass describes how VMs are created: the provider, its own spec, and the Secrets with
+// credentials and user data. It has neither spec nor status; its fields are at the top level.
 //
 // +genclient
 // +genclient:noStatus
@@ -24,14 +24,15 @@ type MachineClass struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// NodeTemplate describes the Nodes of this class, for the cluster-autoscaler to know them before there is one. Nil
-	// means that they are not known.
+	// NodeTemplate describes the Nodes of this class, for the cluster-autoscaler to know them before
+	// there is one. Nil means that they are not known.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	NodeTemplate *NodeTemplate `json:"nodeTemplate,omitempty"`
-	// CredentialsSecretRef names the Secret with the credentials for the cloud. Without it they are the data of SecretRef;
-	// the two are never mixed. Its key userData, if it has one, takes precedence over that of SecretRef. A Secret of another namespace
-	// has to name the class' own in its annotation fleet.machine.sapcloud.io/shared-with.
+	// CredentialsSecretRef names the Secret with the credentials for the cloud. Without it they are
+	// the data of SecretRef; the two are never mixed. Its key userData, if it has one, takes
+	// precedence over that of SecretRef. A Secret of another namespace has to name the class' own in
+	// its annotation fleet.machine.sapcloud.io/shared-with.
 	// +optional
 	CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef,omitempty"`
 	// ProviderSpec is the provider's own description of a VM. Only the driver knows its schema.
@@ -40,9 +41,9 @@ type MachineClass struct {
 	// Provider names the driver.
 	// +optional
 	Provider string `json:"provider,omitempty"`
-	// SecretRef names the Secret with the user data (key userData) and, unless there is a CredentialsSecretRef, the
-	// credentials for the cloud. A Secret of another namespace has to name the class' own in its annotation
-	// fleet.machine.sapcloud.io/shared-with.
+	// SecretRef names the Secret with the user data (key userData) and, unless there is a
+	// CredentialsSecretRef, the credentials for the cloud. A Secret of another namespace has to name
+	// the class' own in its annotation fleet.machine.sapcloud.io/shared-with.
 	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }
@@ -62,7 +63,8 @@ type NodeTemplate struct {
 	// Capacity that a Node will have. The keys cpu, gpu and memory must be there.
 	// +kubebuilder:validation:XValidation:rule=`["cpu", "gpu", "memory"].all(k, k in self)`,message="cpu, gpu and memory are required"
 	Capacity corev1.ResourceList `json:"capacity"`
-	// VirtualCapacity is added to the capacity of every Node of the class, for resources that no kubelet reports.
+	// VirtualCapacity is added to the capacity of every Node of the class, for resources that no
+	// kubelet reports.
 	// +optional
 	VirtualCapacity corev1.ResourceList `json:"virtualCapacity,omitempty"`
 	// InstanceType is the cloud's name of the kind of VM.

@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// MachineDeployment keeps a number of machines of one template running, and replaces them when the template changes.
+// MachineDeployment keeps a number of machines of one template running, and replaces them when the
+// template changes.
 //
 // +genclient
 // +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
@@ -54,7 +55,8 @@ type MachineDeploymentList struct {
 	Items           []MachineDeployment `json:"items"`
 }
 
-// MachineDeploymentSpec is the number of machines wanted, their template, and how they are replaced.
+// MachineDeploymentSpec is the number of machines wanted, their template, and how they are
+// replaced.
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.selector) || oldSelf.hasValue() && !oldSelf.?selector.hasValue()`,optionalOldSelf=true,fieldPath=".selector",reason=FieldValueRequired,message="must be there, to find the machines again"
 // +kubebuilder:validation:XValidation:rule=`!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(k, self.?template.?metadata.?labels[?k].orValue("") == self.selector.matchLabels[k] || (oldSelf.?selector.?matchLabels[?k].orValue("") == self.selector.matchLabels[k] && oldSelf.?template.?metadata.?labels[?k].orValue("") != self.selector.matchLabels[k]))`,optionalOldSelf=true,fieldPath=".selector.matchLabels",message="is not matching with spec.template.metadata.labels: the template must carry every label of the selector"
@@ -67,22 +69,26 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	Replicas int32 `json:"replicas,omitempty"`
-	// Selector finds the deployment's MachineSets and machines by their labels. The template's labels must match it.
+	// Selector finds the deployment's MachineSets and machines by their labels. The template's labels
+	// must match it.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.?matchLabels.orValue({}).size() + self.?matchExpressions.orValue([]).size() > 0`,message="must not be empty: it would select every machine"
 	// +kubebuilder:validation:XValidation:rule=`(has(self.matchLabels) ? self.matchLabels.size() : 0) + (has(self.matchExpressions) ? self.matchExpressions.map(e, has(e.values) ? 1 + e.values.size() : 1).sum() : 0) <= 100`,message="must not have more than 100 labels, expressions and values"
 	// +kubebuilder:validation:XValidation:rule=`(!has(self.matchLabels) || self.matchLabels.all(k, !(k in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || k.startsWith("fleet.machine.sapcloud.io/")))) && (!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.key in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || e.key.startsWith("fleet.machine.sapcloud.io/"))))`,reason=FieldValueForbidden,message="must not use labels that the controllers write (node, machine-template-hash, freeze, node.machine.sapcloud.io/update-result, node.machine.sapcloud.io/scale-up-disabled, and those below fleet.machine.sapcloud.io/): what they create would not match it any more, and be created again without end"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ["In", "NotIn"] ? has(e.values) && e.values.size() > 0 : e.operator in ["Exists", "DoesNotExist"] && (!has(e.values) || e.values.size() == 0))`,fieldPath=".matchExpressions",message="operators are In and NotIn with values, Exists and DoesNotExist without"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Template is what new machines are created from. A change of its labels, its annotations or its class' name or API
-	// group replaces the machines; every other change is applied to the existing machines.
+	// Template is what new machines are created from. A change of its labels, its annotations or its
+	// class' name or API group replaces the machines; every other change is applied to the existing
+	// machines.
 	Template MachineTemplateSpec `json:"template"`
-	// Strategy describes how machines are replaced. Empty means RollingUpdate with maxSurge 1 and maxUnavailable 0.
+	// Strategy describes how machines are replaced. Empty means RollingUpdate with maxSurge 1 and
+	// maxUnavailable 0.
 	// +optional
 	Strategy MachineDeploymentStrategy `json:"strategy,omitempty,omitzero"`
-	// MinReadySeconds is copied to the MachineSets. MCM ignores it, and so does the fleet, unless --count-min-ready-seconds or
-	// the annotation fleet.machine.sapcloud.io/count-min-ready-seconds sets otherwise: then a machine is available when it
-	// has been Running, or Available, for that long without a break.
+	// MinReadySeconds is copied to the MachineSets. MCM ignores it, and so does the fleet, unless
+	// --count-min-ready-seconds or the annotation fleet.machine.sapcloud.io/count-min-ready-seconds
+	// sets otherwise: then a machine is available when it has been Running, or Available, for that
+	// long without a break.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// RevisionHistoryLimit is the number of old MachineSets to keep for a rollback. Nil keeps all.
@@ -94,16 +100,18 @@ type MachineDeploymentSpec struct {
 	// RollbackTo requests a rollback, once. The controller clears it.
 	// +optional
 	RollbackTo *RollbackConfig `json:"rollbackTo,omitempty"`
-	// ProgressDeadlineSeconds is how long a rollout may go without progress before the condition Progressing becomes
-	// False. Nil means no limit.
+	// ProgressDeadlineSeconds is how long a rollout may go without progress before the condition
+	// Progressing becomes False. Nil means no limit.
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
-	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without a request. 0 means none.
+	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without a request. 0
+	// means none.
 	// +optional
 	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
 }
 
-// MachineDeploymentStrategy describes how machines are replaced. Only what belongs to the type in effect is checked.
+// MachineDeploymentStrategy describes how machines are replaced. Only what belongs to the type in
+// effect is checked.
 //
 // +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "RollingUpdate" || (self.?rollingUpdate.?maxSurge.hasValue() && self.?rollingUpdate.?maxUnavailable.hasValue())`,message="type RollingUpdate needs rollingUpdate with maxSurge and maxUnavailable"
 // +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "InPlaceUpdate" || (self.?inPlaceUpdate.?maxSurge.hasValue() && self.?inPlaceUpdate.?maxUnavailable.hasValue())`,message="type InPlaceUpdate needs inPlaceUpdate with maxSurge and maxUnavailable"
@@ -137,16 +145,16 @@ const (
 	InPlaceUpdateMachineDeploymentStrategyType MachineDeploymentStrategyType = "InPlaceUpdate"
 )
 
-// UpdateConfiguration limits how many machines are replaced at a time. If both limits come to 0, maxUnavailable is 1. A
-// negative one, which may be left over from MCM, counts as 0.
+// UpdateConfiguration limits how many machines are replaced at a time. If both limits come to 0,
+// maxUnavailable is 1. A negative one, which may be left over from MCM, counts as 0.
 type UpdateConfiguration struct {
-	// MaxUnavailable is how many of the wanted machines may be unavailable: a number, or a percentage of replicas,
-	// rounded down.
+	// MaxUnavailable is how many of the wanted machines may be unavailable: a number, or a percentage
+	// of replicas, rounded down.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`type(self) != int || (self >= -2147483648 && self <= 2147483647)`,message="must be a 32-bit number"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MaxSurge is how many machines there may be beyond the wanted ones: a number, or a percentage of replicas, rounded
-	// up.
+	// MaxSurge is how many machines there may be beyond the wanted ones: a number, or a percentage of
+	// replicas, rounded up.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`type(self) != int || (self >= -2147483648 && self <= 2147483647)`,message="must be a 32-bit number"
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
@@ -160,8 +168,8 @@ type RollingUpdateMachineDeployment struct {
 // InPlaceUpdateMachineDeployment holds the limits of an InPlaceUpdate.
 type InPlaceUpdateMachineDeployment struct {
 	UpdateConfiguration `json:",inline"`
-	// OrchestrationType decides who selects the machines to be updated next. With Manual the user decides how many at a
-	// time, too: no machine is created in their place, regardless of maxSurge.
+	// OrchestrationType decides who selects the machines to be updated next. With Manual the user
+	// decides how many at a time, too: no machine is created in their place, regardless of maxSurge.
 	// +optional
 	OrchestrationType OrchestrationType `json:"orchestrationType,omitempty"`
 }
@@ -207,18 +215,21 @@ type MachineDeploymentStatus struct {
 	// PreservedFailedReplicas is the number of failed machines that are preserved.
 	// +optional
 	PreservedFailedReplicas int32 `json:"preservedFailedReplicas,omitempty"`
-	// UnavailableReplicas is the number of machines that the MachineSets are to have and that are not available.
+	// UnavailableReplicas is the number of machines that the MachineSets are to have and that are not
+	// available.
 	// +optional
 	// +kubebuilder:default=0
 	UnavailableReplicas int32 `json:"unavailableReplicas,omitempty"`
-	// Selector is the spec's selector as a string, for the scale subresource. Filled by the controller. MCM's objects do
-	// not have it: MCM's definitions prune it, and nothing in the fleet reads it.
+	// Selector is the spec's selector as a string, for the scale subresource. Filled by the
+	// controller. MCM's objects do not have it: MCM's definitions prune it, and nothing in the fleet
+	// reads it.
 	// +optional
 	Selector string `json:"selector,omitempty"`
 	// Conditions of the deployment, one of each type.
 	// +optional
 	Conditions []MachineDeploymentCondition `json:"conditions,omitempty"`
-	// CollisionCount is how often the name of a new MachineSet was already taken. It is part of the next name.
+	// CollisionCount is how often the name of a new MachineSet was already taken. It is part of the
+	// next name.
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 	// FailedMachines are the machines whose last operation failed, those that are preserved left out.

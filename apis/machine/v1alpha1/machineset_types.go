@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MachineSet keeps a number of machines of one template running. MachineDeployments create MachineSets; a user may create
-// one without a controller.
+// MachineSet keeps a number of machines of one template running. MachineDeployments create
+// MachineSets; a user may create one without a controller.
 //
 // +genclient
 // +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
@@ -71,7 +71,8 @@ type MachineSetSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`(!has(self.matchLabels) || self.matchLabels.all(k, !(k in ["node", "node.machine.sapcloud.io/update-result"] || k.startsWith("fleet.machine.sapcloud.io/")))) && (!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.key in ["node", "node.machine.sapcloud.io/update-result"] || e.key.startsWith("fleet.machine.sapcloud.io/"))))`,reason=FieldValueForbidden,message="must not use labels that the controllers write (node, node.machine.sapcloud.io/update-result, and those below fleet.machine.sapcloud.io/): what they create would not match it any more, and be created again without end"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ["In", "NotIn"] ? has(e.values) && e.values.size() > 0 : e.operator in ["Exists", "DoesNotExist"] && (!has(e.values) || e.values.size() == 0))`,fieldPath=".matchExpressions",message="operators are In and NotIn with values, Exists and DoesNotExist without"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// MachineClass has no effect; it is kept for the metric that shows it. The class in use is the template's.
+	// MachineClass has no effect; it is kept for the metric that shows it. The class in use is the
+	// template's.
 	// +optional
 	MachineClass ClassSpec `json:"machineClass,omitempty,omitzero"`
 	// Template is what new machines are created from.
@@ -80,7 +81,8 @@ type MachineSetSpec struct {
 	// MinReadySeconds is copied from the MachineDeployment. Its meaning is described there.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
-	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without a request. 0 means none.
+	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without a request. 0
+	// means none.
 	// +optional
 	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
 }
@@ -99,8 +101,8 @@ type MachineSetStatus struct {
 	// +optional
 	// +kubebuilder:default=0
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// AvailableReplicas is the number of machines in phase Available or Running that are not being deleted, where
-	// minReadySeconds counts only of those that have been so for that long.
+	// AvailableReplicas is the number of machines in phase Available or Running that are not being
+	// deleted, where minReadySeconds counts only of those that have been so for that long.
 	// +optional
 	// +kubebuilder:default=0
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
@@ -110,15 +112,17 @@ type MachineSetStatus struct {
 	// ObservedGeneration is the generation of the spec that this status belongs to.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Selector is the spec's selector as a string, for the scale subresource. Filled by the controller. MCM's objects do
-	// not have it: MCM's definitions prune it, and nothing in the fleet reads it.
+	// Selector is the spec's selector as a string, for the scale subresource. Filled by the
+	// controller. MCM's objects do not have it: MCM's definitions prune it, and nothing in the fleet
+	// reads it.
 	// +optional
 	Selector string `json:"selector,omitempty"`
 	// Conditions of the set, one of each type. The name on the wire is MCM's.
 	// +optional
 	Conditions []MachineSetCondition `json:"machineSetCondition,omitempty"`
-	// StandardConditions are Conditions once more, under the name and with the fields of other kinds of Kubernetes. MCM's objects do not have
-	// them: MCM's definitions prune them, and nothing in the fleet reads them.
+	// StandardConditions are Conditions once more, under the name and with the fields of other kinds
+	// of Kubernetes. MCM's objects do not have them: MCM's definitions prune them, and nothing in the
+	// fleet reads them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -23,8 +23,8 @@ func RefOf(m metav1.Object) MachineRef {
 // String returns the reference as AnnotationMachine has it.
 func (r MachineRef) String() string { return r.Namespace + "/" + r.Name + "/" + string(r.UID) }
 
-// MachineOf returns the Machine that a Node is bound to; bound is false when it is bound to none, or when its annotation
-// cannot be read.
+// MachineOf returns the Machine that a Node is bound to; bound is false when it is bound to none,
+// or when its annotation cannot be read.
 func MachineOf(node metav1.Object) (ref MachineRef, bound bool) {
 	parts := strings.Split(node.GetAnnotations()[AnnotationMachine], "/")
 	if len(parts) != 3 || parts[2] == "" || !MayExist(types.NamespacedName{Namespace: parts[0], Name: parts[1]}) {

@@ -21,15 +21,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// mostAccounts is how many circuit breakers of accounts one namespace has in this process. A namespace with more accounts that fail has
-// none for the others: their machines have their own back-offs only.
+// mostAccounts is how many circuit breakers of accounts one namespace has in this process. A
+// namespace with more accounts that fail has none for the others: their machines have their own
+// back-offs only.
 const mostAccounts = 64
 
 // mostReason is how many bytes of the cloud's message machines show whose calls are held.
 const mostReason = 256
 
-// accountKey is an account as the classes of one namespace use it, and a kind of call. Namespaces may share a Secret, and one of them could
-// have its own calls refused on purpose; clouds refuse reads, creates and deletes separately.
+// accountKey is an account as the classes of one namespace use it, and a kind of call. Namespaces
+// may share a Secret, and one of them could have its own calls refused on purpose; clouds refuse
+// reads, creates and deletes separately.
 type accountKey struct {
 	namespace, credentials string
 	op                     driver.Op
@@ -45,7 +47,8 @@ type account struct {
 	reported map[types.UID]struct{}            // roots that have the Event since it has opened
 }
 
-// accounts has the circuit breakers of accounts. Create it with newAccounts; it is safe for concurrent use.
+// accounts has the circuit breakers of accounts. Create it with newAccounts; it is safe for
+// concurrent use.
 type accounts struct {
 	clock clock.PassiveClock
 	wake  func(types.NamespacedName)
@@ -90,8 +93,8 @@ func accountCallOf(call Call) accountCall {
 	}
 }
 
-// begin reports whether a call may be sent. If so, the caller calls end when it has ended; if not, the machine is woken when the account
-// works again.
+// begin reports whether a call may be sent. If so, the caller calls end when it has ended; if not,
+// the machine is woken when the account works again.
 func (a *accounts) begin(call *accountCall) (hold, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +112,8 @@ func (a *accounts) begin(call *accountCall) (hold, bool) {
 	return hold{of.breaker.Code(), answer.Again, of.reason}, false
 }
 
-// end records how a call has ended, with the message of its failure, and returns what that has changed.
+// end records how a call has ended, with the message of its failure, and returns what that has
+// changed.
 func (a *accounts) end(call accountCall, o breaker.Outcome, message string) breaker.Change {
 	change, woken := a.record(call, o, message)
 	for machine := range woken {
@@ -146,7 +150,8 @@ func (a *accounts) record(call accountCall, o breaker.Outcome, message string) (
 	return change, woken
 }
 
-// add returns a new account; nil if its namespace has too many. It drops those that are of no use any more.
+// add returns a new account; nil if its namespace has too many. It drops those that are of no use
+// any more.
 func (a *accounts) add(call accountCall, now time.Time) *account {
 	count := 0
 	for key, of := range a.all {
@@ -167,7 +172,8 @@ func (a *accounts) add(call accountCall, now time.Time) *account {
 	return of
 }
 
-// isNews reports whether a root has no Event yet of the circuit breaker that is open, and records that it has one.
+// isNews reports whether a root has no Event yet of the circuit breaker that is open, and records
+// that it has one.
 func (a *accounts) isNews(key accountKey, root types.UID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,8 +223,8 @@ func (a *accounts) collectors(providers []string) []prometheus.Collector {
 	return all
 }
 
-// hold returns the failure of a call that is held, and emits the Event of that on the machine's root, once for each opening. The Event has
-// no time: each probe that fails moves the next one.
+// hold returns the failure of a call that is held, and emits the Event of that on the machine's
+// root, once for each opening. The Event has no time: each probe that fails moves the next one.
 func (c *Client) hold(ctx context.Context, m *v1alpha1.Machine, call accountCall, of hold) *Failure {
 	why := fmt.Sprintf("%s has failed for %d machines in a row", call.key.op, breaker.Failures)
 	last := fmt.Sprintf("the last one failed with %s: %s", of.code, of.reason)

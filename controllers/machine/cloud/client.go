@@ -18,11 +18,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// Timeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is repeated later.
+// Timeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a
+// worker, and is repeated later.
 const Timeout = time.Minute
 
-// ErrCrowded means that no call was sent because too many with the same credentials are in flight. It is not a failure: the machine is
-// reconciled again after CrowdedPause.
+// ErrCrowded means that no call was sent because too many with the same credentials are in flight.
+// It is not a failure: the machine is reconciled again after CrowdedPause.
 var ErrCrowded = errors.New("too many calls of the driver are in flight with the same credentials")
 
 // CrowdedPause is the time from ErrCrowded to the next pass of the machine.
@@ -37,9 +38,11 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Wake enqueues a machine whose call was held, when the account works again.
 	Wake func(types.NamespacedName)
-	// ControlCluster returns the ID of the control cluster, or "" while it is not known; see driver.Target. nil means that it never is.
+	// ControlCluster returns the ID of the control cluster, or "" while it is not known; see
+	// driver.Target. nil means that it never is.
 	ControlCluster func() string
-	// Called receives each call that has ended: its class, when it began, and its error. It must return at once; it may be nil.
+	// Called receives each call that has ended: its class, when it began, and its error. It must
+	// return at once; it may be nil.
 	Called func(class *v1alpha1.MachineClass, began time.Time, err error)
 	// MostCalls is how many calls are in flight with one set of credentials; less than 1 means 1.
 	MostCalls int
@@ -83,8 +86,8 @@ type Failure struct {
 	Held bool
 }
 
-// Do sends a call, by send, unless it is held. Errors, which end the pass: ErrCrowded, the end of ctx or of the ownership. All others
-// are a Failure.
+// Do sends a call, by send, unless it is held. Errors, which end the pass: ErrCrowded, the end of
+// ctx or of the ownership. All others are a Failure.
 func (c *Client) Do(ctx context.Context, call Call, send func(context.Context, driver.Target) error) (*Failure, error) {
 	used := credentialsOf(call.Target.Class)
 	if !c.inFlight.begin(used) {

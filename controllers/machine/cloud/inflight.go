@@ -7,8 +7,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// inFlight bounds how many calls of drivers are in flight with one set of credentials. Namespaces can share credentials, so the runner's
-// bound for each namespace does not suffice: a cloud that answers slowly could occupy the workers of all namespaces.
+// inFlight bounds how many calls of drivers are in flight with one set of credentials. Namespaces
+// can share credentials, so the runner's bound for each namespace does not suffice: a cloud that
+// answers slowly could occupy the workers of all namespaces.
 type inFlight struct {
 	most int
 

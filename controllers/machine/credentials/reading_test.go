@@ -68,7 +68,8 @@ func sharedWithN(s *corev1.Secret) {
 	s.Annotations = map[string]string{v1alpha1.AnnotationSharedWith: "n"}
 }
 
-// naming returns a class of the namespace n that names Secrets of that namespace, or of another one as namespace/name.
+// naming returns a class of the namespace n that names Secrets of that namespace, or of another one
+// as namespace/name.
 func naming(names ...string) *v1alpha1.MachineClass {
 	class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
 	refs := []**corev1.SecretReference{&class.SecretRef, &class.CredentialsSecretRef}
@@ -269,7 +270,8 @@ func TestForgottenSecretsAreReadAgain(t *testing.T) {
 	}, stored("n", "s"), stored("n", "t"))
 }
 
-// TestFinalizersOfSecrets: one is added to each Secret that lacks it, and what was written is remembered.
+// TestFinalizersOfSecrets: one is added to each Secret that lacks it, and what was written is
+// remembered.
 func TestFinalizersOfSecrets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		names    []string
@@ -337,7 +339,8 @@ func (e *ending) Update(ctx context.Context, s *corev1.Secret, options metav1.Up
 	return e.SecretInterface.Update(ctx, s, options)
 }
 
-// Nothing of a request is left when it has been answered: a replica reads Secrets for each batch of machines.
+// Nothing of a request is left when it has been answered: a replica reads Secrets for each batch of
+// machines.
 func TestContextsOfAnsweredRequestsEnd(t *testing.T) {
 	onBench(t, func(b *bench) {
 		client := &ending{SecretInterface: b.cluster.Core().CoreV1().Secrets("n")}
@@ -359,7 +362,8 @@ func TestContextsOfAnsweredRequestsEnd(t *testing.T) {
 	}, stored("n", "s"))
 }
 
-// TestAwaitOnlyOwnSecretsAreWatched: others are read again after a time that does not depend on whether they exist.
+// TestAwaitOnlyOwnSecretsAreWatched: others are read again after a time that does not depend on
+// whether they exist.
 func TestAwaitOnlyOwnSecretsAreWatched(t *testing.T) {
 	for name, tc := range map[string]struct {
 		awaited []string
@@ -389,7 +393,8 @@ func TestAwaitOnlyOwnSecretsAreWatched(t *testing.T) {
 	}
 }
 
-// TestAwaitedSecretThatChangesIsReadAgain: a machine is woken once, and gets the data that it was woken for.
+// TestAwaitedSecretThatChangesIsReadAgain: a machine is woken once, and gets the data that it was
+// woken for.
 func TestAwaitedSecretThatChangesIsReadAgain(t *testing.T) {
 	onBench(t, func(b *bench) {
 		ctx, stop := context.WithCancel(b.Context())

@@ -27,22 +27,25 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
 )
 
-// secretTTL is for how long a Secret that was read is used for further machines. Machines are created in batches, and a change of
-// credentials should be used soon.
+// secretTTL is for how long a Secret that was read is used for further machines. Machines are
+// created in batches, and a change of credentials should be used soon.
 const secretTTL = 10 * time.Second
 
-// askingTime is how long the reads of a class' Secrets may take together, or the write of one. All machines whose class' Secrets have
-// to be read wait in the meantime.
+// askingTime is how long the reads of a class' Secrets may take together, or the write of one. All
+// machines whose class' Secrets have to be read wait in the meantime.
 const askingTime = 10 * time.Second
 
-// mostRemembered is how many bytes of Secrets one replica remembers. A Secret usually has some KiB; the API server accepts a MiB.
+// mostRemembered is how many bytes of Secrets one replica remembers. A Secret usually has some KiB;
+// the API server accepts a MiB.
 const mostRemembered = 64 << 20
 
-// mostMissing is how many bytes are shown of the name of a missing Secret: enough for each namespace, slash and name that are valid.
+// mostMissing is how many bytes are shown of the name of a missing Secret: enough for each
+// namespace, slash and name that are valid.
 const mostMissing = validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength
 
-// foreignPoll is the time between two reads for a machine that waits for a Secret of another namespace. A watch would reveal whether
-// the Secret exists: it would end the wait for one that exists sooner.
+// foreignPoll is the time between two reads for a machine that waits for a Secret of another
+// namespace. A watch would reveal whether the Secret exists: it would end the wait for one that
+// exists sooner.
 const foreignPoll = time.Minute
 
 // SecretsConfig is what Secrets need. All fields but Namespace are required.
@@ -58,23 +61,26 @@ type SecretsConfig struct {
 // Validate returns an error that names the required fields that are not set.
 func (c SecretsConfig) Validate() error { return required.Fields(c, "Namespace") }
 
-// Secrets reads Secrets by name and remembers them for secretTTL, as well as that one does not exist. Secrets are watched only while
-// machines wait for them: otherwise a fleet that serves a landscape would have all of its credentials in memory. Create it with
-// NewSecrets; it is safe for concurrent use.
+// Secrets reads Secrets by name and remembers them for secretTTL, as well as that one does not
+// exist. Secrets are watched only while machines wait for them: otherwise a fleet that serves a
+// landscape would have all of its credentials in memory. Create it with NewSecrets; it is safe for
+// concurrent use.
 type Secrets struct {
 	cfg     SecretsConfig
 	watches *secretwatch.Watches
 
-	// asking is held during a request and until its answer is remembered. Machines that are created together need the same Secret,
-	// which is read only once in this way; and an answer from before a change must not be remembered after it.
+	// asking is held during a request and until its answer is remembered. Machines that are created
+	// together need the same Secret, which is read only once in this way; and an answer from before a
+	// change must not be remembered after it.
 	asking pacing.Mutex
 
 	mu   sync.Mutex
 	read map[secretUse]secretAt
 }
 
-// secretUse is a Secret as the classes of one namespace use it. What is remembered for one namespace is not used for another:
-// otherwise a faster answer would reveal that another namespace uses the Secret.
+// secretUse is a Secret as the classes of one namespace use it. What is remembered for one
+// namespace is not used for another: otherwise a faster answer would reveal that another namespace
+// uses the Secret.
 type secretUse struct {
 	key types.NamespacedName
 	by  string // namespace of the class
@@ -92,8 +98,9 @@ type secretAt struct {
 
 // ClassSecrets are the Secrets of a class as they were read.
 type ClassSecrets struct {
-	// Missing names the first one that does not exist, that the class may not use, or that is being deleted without our finalizer:
-	// no finalizer can be added to it any more. Those after it were not read. It is "" when all are found.
+	// Missing names the first one that does not exist, that the class may not use, or that is being
+	// deleted without our finalizer: no finalizer can be added to it any more. Those after it were not
+	// read. It is "" when all are found.
 	Missing string
 	// Foreign reports whether the missing one is of another namespace.
 	Foreign bool
@@ -119,7 +126,8 @@ func NewSecrets(cfg SecretsConfig) (*Secrets, error) {
 // Run watches the Secrets that machines wait for until ctx ends.
 func (s *Secrets) Run(ctx context.Context) { s.watches.Run(ctx) }
 
-// Cached returns the class' Secrets up to the first one that is missing, and reports whether all of these were read within secretTTL.
+// Cached returns the class' Secrets up to the first one that is missing, and reports whether all of
+// these were read within secretTTL.
 func (s *Secrets) Cached(class *v1alpha1.MachineClass) (ClassSecrets, bool) {
 	if class == nil {
 		return ClassSecrets{}, false
@@ -138,8 +146,8 @@ func (s *Secrets) Cached(class *v1alpha1.MachineClass) (ClassSecrets, bool) {
 	return secrets, true
 }
 
-// Read returns the class' Secrets. It reads those that were not read within secretTTL. Errors: the requests, and the
-// end of ctx.
+// Read returns the class' Secrets. It reads those that were not read within secretTTL. Errors: the
+// requests, and the end of ctx.
 func (s *Secrets) Read(ctx context.Context, class *v1alpha1.MachineClass) (secrets ClassSecrets, err error) {
 	if err := s.asking.LockContext(ctx); err != nil {
 		return ClassSecrets{}, fmt.Errorf("wait for others who read Secrets: %w", err)
@@ -164,10 +172,11 @@ func (s *Secrets) Read(ctx context.Context, class *v1alpha1.MachineClass) (secre
 	return secrets, nil
 }
 
-// ask reads a Secret; nil when there is none that may be used. For a Secret of another namespace it reads the metadata first, and the
-// Secret only if the metadata declare it as shared: a Secret that does not exist and one that is not shared take the same one request,
-// and cannot be distinguished by time. A fleet that serves one namespace usually has no right to read these metadata; then no Secret
-// is shared with it.
+// ask reads a Secret; nil when there is none that may be used. For a Secret of another namespace it
+// reads the metadata first, and the Secret only if the metadata declare it as shared: a Secret that
+// does not exist and one that is not shared take the same one request, and cannot be distinguished
+// by time. A fleet that serves one namespace usually has no right to read these metadata; then no
+// Secret is shared with it.
 func (s *Secrets) ask(ctx context.Context, use secretUse) (*corev1.Secret, error) {
 	if use.isForeign() {
 		about, err := s.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).
@@ -190,7 +199,8 @@ func (s *Secrets) ask(ctx context.Context, use secretUse) (*corev1.Secret, error
 	return secret, nil
 }
 
-// AddFinalizers adds our finalizer to those of the class' Secrets that lack it, if all of them were read within secretTTL.
+// AddFinalizers adds our finalizer to those of the class' Secrets that lack it, if all of them were
+// read within secretTTL.
 func (s *Secrets) AddFinalizers(ctx context.Context, class *v1alpha1.MachineClass) error {
 	secrets, _ := s.Cached(class) // none if one of them was not
 	for _, secret := range secrets.found {
@@ -228,7 +238,8 @@ func (s *Secrets) update(ctx context.Context, secret *corev1.Secret, by string) 
 	return written, nil
 }
 
-// Forget drops what was read of Secrets, including the answer of a request that is in flight, for which it waits.
+// Forget drops what was read of Secrets, including the answer of a request that is in flight, for
+// which it waits.
 func (s *Secrets) Forget(keys ...types.NamespacedName) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
@@ -241,8 +252,8 @@ func (s *Secrets) drop(keys ...types.NamespacedName) {
 	maps.DeleteFunc(s.read, func(use secretUse, _ secretAt) bool { return slices.Contains(keys, use.key) })
 }
 
-// known returns what was read of a Secret; fresh reports whether that was within secretTTL. For a name that no Secret can have it is
-// always true: there is no such Secret.
+// known returns what was read of a Secret; fresh reports whether that was within secretTTL. For a
+// name that no Secret can have it is always true: there is no such Secret.
 func (s *Secrets) known(use secretUse) (secret secretAt, fresh bool) {
 	if !v1alpha1.MayExist(use.key) {
 		return secretAt{}, true
@@ -253,7 +264,8 @@ func (s *Secrets) known(use secretUse) (secret secretAt, fresh bool) {
 	return known, s.cfg.Clock.Since(known.at) <= secretTTL
 }
 
-// note remembers a Secret as read now. It drops those that were read before secretTTL, and those that exceed mostRemembered.
+// note remembers a Secret as read now. It drops those that were read before secretTTL, and those
+// that exceed mostRemembered.
 func (s *Secrets) note(use secretUse, secret *corev1.Secret) secretAt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +279,9 @@ func (s *Secrets) note(use secretUse, secret *corev1.Secret) secretAt {
 	return noted
 }
 
-// tooMany returns the Secrets to drop so that the others have at most that many bytes: those of the namespace that has most bytes, and
-// of these the ones that were read first. So a namespace cannot cause the Secrets of another one to be dropped that has fewer bytes.
+// tooMany returns the Secrets to drop so that the others have at most that many bytes: those of the
+// namespace that has most bytes, and of these the ones that were read first. So a namespace cannot
+// cause the Secrets of another one to be dropped that has fewer bytes.
 func tooMany(read map[secretUse]secretAt, most int) (drop []secretUse) {
 	total, sizes, uses := 0, map[string]int{}, map[string][]secretUse{}
 	for use, known := range read {
@@ -307,8 +320,9 @@ func (s *ClassSecrets) add(use secretUse, read secretAt) {
 	s.Missing = bounded.Text(s.Missing, mostMissing)
 }
 
-// Credentials returns the data of the one Secret that has the credentials: the last one that the class names. The data of several
-// Secrets are not merged: otherwise a class could cause the token of one Secret to be sent to the endpoint in another.
+// Credentials returns the data of the one Secret that has the credentials: the last one that the
+// class names. The data of several Secrets are not merged: otherwise a class could cause the token
+// of one Secret to be sent to the endpoint in another.
 func (s *ClassSecrets) Credentials() map[string][]byte {
 	if s.Missing != "" || len(s.found) == 0 {
 		return nil
@@ -331,9 +345,10 @@ func (s *ClassSecrets) HaveFinalizer() bool {
 	return s.Missing == "" && !slices.ContainsFunc(s.found, func(s *corev1.Secret) bool { return !hasFinalizer(s) })
 }
 
-// Await watches the Secrets with these prints for a machine that waits for another content of them; wake is called once for each
-// change, until StopAwaiting, and must return soon. Those of other namespaces are not watched, nor are too many of one: again is the
-// time after which to read these again, 0 for never.
+// Await watches the Secrets with these prints for a machine that waits for another content of them;
+// wake is called once for each change, until StopAwaiting, and must return soon. Those of other
+// namespaces are not watched, nor are too many of one: again is the time after which to read these
+// again, 0 for never.
 func (s *Secrets) Await(m *v1alpha1.Machine, prints map[types.NamespacedName]string, wake func()) (again time.Duration) {
 	own := maps.Clone(prints)
 	maps.DeleteFunc(own, func(key types.NamespacedName, _ string) bool {

@@ -42,7 +42,8 @@ func TestTooManySecretsAreForgotten(t *testing.T) {
 	}
 }
 
-// One namespace with many large Secrets takes a bounded part of the memory, and leaves what others have.
+// One namespace with many large Secrets takes a bounded part of the memory, and leaves what others
+// have.
 func TestRememberedSecretsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := &corev1.Secret{Data: map[string][]byte{"x": make([]byte, 1<<20)}}
@@ -66,7 +67,8 @@ func TestRememberedSecretsAreBounded(t *testing.T) {
 	})
 }
 
-// The credentials are the data of one Secret: they are not sent where the data of another Secret points.
+// The credentials are the data of one Secret: they are not sent where the data of another Secret
+// points.
 func TestCredentialsComeFromOneSecret(t *testing.T) {
 	type data = map[string][]byte
 	secret := func(d data) *corev1.Secret { return &corev1.Secret{Data: d} }
@@ -103,7 +105,8 @@ func (s silent) Get(ctx context.Context, _ string, _ metav1.GetOptions, _ ...str
 	return nil, ctx.Err()
 }
 
-// One read without an answer keeps the machines of others from theirs for a while only, and each no longer than its own context.
+// One read without an answer keeps the machines of others from theirs for a while only, and each no
+// longer than its own context.
 func TestAReadOfASecretEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSecrets(t, apiserver.Recording(), silent{})
@@ -130,7 +133,8 @@ func TestAReadOfASecretEnds(t *testing.T) {
 	})
 }
 
-// A fleet that serves one namespace may not read the Secrets of others. That is no fault of its rights: none is shared with it.
+// A fleet that serves one namespace may not read the Secrets of others. That is no fault of its
+// rights: none is shared with it.
 func TestASecretThatTheFleetMayNotReadIsNotShared(t *testing.T) {
 	for served, isFault := range map[string]bool{"n": false, "": true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// Gone is a machine that the cache does not show any more and that may have left its bootstrap token behind. In most cases its
-// finalizer was removed by hand: a machine that is deleted in order has its token deleted first.
+// Gone is a machine that the cache does not show any more and that may have left its bootstrap
+// token behind. In most cases its finalizer was removed by hand: a machine that is deleted in order
+// has its token deleted first.
 type Gone struct {
 	types.NamespacedName
 
@@ -29,9 +30,10 @@ type Gone struct {
 // String is the key in logs and traces.
 func (g Gone) String() string { return g.NamespacedName.String() + " " + string(g.UID) }
 
-// Sweep deletes the bootstrap tokens of a machine that does not exist any more, by a live read. The names of the tokens
-// are derived from the machine's UID, so the fleet needs no right to list the Secrets of kube-system. The token of a machine
-// that vanishes while no replica watches it expires. Errors: the target cluster, and the requests.
+// Sweep deletes the bootstrap tokens of a machine that does not exist any more, by a live read. The
+// names of the tokens are derived from the machine's UID, so the fleet needs no right to list the
+// Secrets of kube-system. The token of a machine that vanishes while no replica watches it expires.
+// Errors: the target cluster, and the requests.
 func (t *Tokens) Sweep(ctx context.Context, gone Gone) (runner.Result, error) {
 	cluster, err := t.cfg.Targets.For(gone.Namespace)
 	if err != nil {

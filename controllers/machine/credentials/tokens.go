@@ -32,13 +32,14 @@ const (
 	tokenKey         = "token-secret"
 	tokenDescription = "description"
 	tokenExpiration  = "expiration"
-	// tokenAlphabet and the lengths of the two parts are the API server's format of a token, "id.secret".
+	// tokenAlphabet and the lengths of the two parts are the API server's format of a token,
+	// "id.secret".
 	tokenAlphabet   = "0123456789abcdefghijklmnopqrstuvwxyz"
 	tokenIDLength   = 6
 	tokenKeyLength  = 16
 	tokenIDAttempts = 8
-	// freeTokenIDs is how many IDs without a token end the search for the machine's token: the token of another machine, which is gone
-	// now, may have had the first ID when the machine's was created.
+	// freeTokenIDs is how many IDs without a token end the search for the machine's token: the token
+	// of another machine, which is gone now, may have had the first ID when the machine's was created.
 	freeTokenIDs = 2
 )
 
@@ -50,15 +51,17 @@ type TokensConfig struct {
 	Clock    clock.PassiveClock
 	// Groups are the auth-extra-groups of the tokens; "" means none.
 	Groups string
-	// Signing reports whether the tokens may be used for signing, too. VMs need that if they discover their cluster by the token.
+	// Signing reports whether the tokens may be used for signing, too. VMs need that if they discover
+	// their cluster by the token.
 	Signing bool
 }
 
 // Validate returns an error that names the required fields that are not set.
 func (c TokensConfig) Validate() error { return required.Fields(c, "Groups") }
 
-// Tokens are the bootstrap tokens of machines. It remembers those that this process has created or read, which may be lost at any
-// time: that costs requests. Create it with NewTokens; it is safe for concurrent use.
+// Tokens are the bootstrap tokens of machines. It remembers those that this process has created or
+// read, which may be lost at any time: that costs requests. Create it with NewTokens; it is safe
+// for concurrent use.
 type Tokens struct {
 	cfg TokensConfig
 
@@ -110,8 +113,9 @@ func (t *Tokens) Len() int {
 	return len(t.known)
 }
 
-// tokenID derives the ID of a machine's bootstrap token from its UID, so that a process that takes over the machine finds the token.
-// Two machines have the same ID with a probability of one in two billion; the next try then gives another ID.
+// tokenID derives the ID of a machine's bootstrap token from its UID, so that a process that takes
+// over the machine finds the token. Two machines have the same ID with a probability of one in two
+// billion; the next try then gives another ID.
 func tokenID(uid types.UID, try int) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%d", uid, try)
@@ -124,8 +128,8 @@ func tokenID(uid types.UID, try int) string {
 	return string(id)
 }
 
-// newTokenKey draws the secret half of a token. 252 is the largest multiple of 36 in a byte: what lies above is drawn
-// again, so that every character is as likely as the others.
+// newTokenKey draws the secret half of a token. 252 is the largest multiple of 36 in a byte: what
+// lies above is drawn again, so that every character is as likely as the others.
 func newTokenKey() string {
 	key := make([]byte, 0, tokenKeyLength)
 	for len(key) < tokenKeyLength {
@@ -140,8 +144,8 @@ func newTokenKey() string {
 	return string(key)
 }
 
-// Create creates the bootstrap token of a machine in a target cluster, or finds the one that it has. The token is valid for life from
-// now on, or for half of that at least.
+// Create creates the bootstrap token of a machine in a target cluster, or finds the one that it
+// has. The token is valid for life from now on, or for half of that at least.
 func (t *Tokens) Create(ctx context.Context, cluster *target.Cluster, m *v1alpha1.Machine, life time.Duration) (token string, expiry time.Time, err error) {
 	for try := range tokenIDAttempts {
 		wanted := t.secretOf(cluster, m, tokenID(m.UID, try), life)
@@ -164,10 +168,11 @@ func (t *Tokens) Create(ctx context.Context, cluster *target.Cluster, m *v1alpha
 	return "", time.Time{}, fmt.Errorf("create bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
 }
 
-// readToken reads a bootstrap token by a deletion that is not carried out: a deletion that has to wait for dependents is answered with
-// the object, also as a dry run. RBAC cannot limit a right to read or to patch the Secrets of kube-system to bootstrap tokens, so the
-// fleet has neither: the admission policy of the chart limits its deletions, and no error of a deletion has the content of a Secret, as
-// that of a patch which cannot be applied has.
+// readToken reads a bootstrap token by a deletion that is not carried out: a deletion that has to
+// wait for dependents is answered with the object, also as a dry run. RBAC cannot limit a right to
+// read or to patch the Secrets of kube-system to bootstrap tokens, so the fleet has neither: the
+// admission policy of the chart limits its deletions, and no error of a deletion has the content of
+// a Secret, as that of a patch which cannot be applied has.
 func readToken(ctx context.Context, cluster kubernetes.Interface, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := cluster.CoreV1().RESTClient().Delete().Namespace(tokenNamespace).Resource("secrets").Name(name).
@@ -178,8 +183,8 @@ func readToken(ctx context.Context, cluster kubernetes.Interface, name string) (
 	return secret, err
 }
 
-// Prolong keeps the token of a machine valid for life from now on, or for half of that at least. found is false when the machine has
-// no token.
+// Prolong keeps the token of a machine valid for life from now on, or for half of that at least.
+// found is false when the machine has no token.
 func (t *Tokens) Prolong(ctx context.Context, cluster *target.Cluster, machine types.UID, life time.Duration) (expiry time.Time, found bool, err error) {
 	if token, known := t.of(machine); known {
 		if expiry, err = t.keepValid(ctx, cluster, machine, token, life); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -198,10 +203,11 @@ func (t *Tokens) Prolong(ctx context.Context, cluster *target.Cluster, machine t
 	return expiry, len(all) > 0, nil
 }
 
-// keepValid sets the expiration of a token to life from now if less than half of life is left, because a VM that boots with an expired
-// token never joins, or if more than life is left. It remembers the token. The Secret is deleted and created again, because the fleet
-// may not change it: a VM that uses the token in between is rejected, and tries again. Errors: the request; NotFound and Conflict mean
-// that this token does not exist any more.
+// keepValid sets the expiration of a token to life from now if less than half of life is left,
+// because a VM that boots with an expired token never joins, or if more than life is left. It
+// remembers the token. The Secret is deleted and created again, because the fleet may not change
+// it: a VM that uses the token in between is rejected, and tries again. Errors: the request;
+// NotFound and Conflict mean that this token does not exist any more.
 func (t *Tokens) keepValid(ctx context.Context, cluster *target.Cluster, machine types.UID, token knownToken, life time.Duration) (time.Time, error) {
 	now, expiry := t.cfg.Clock.Now(), expiryOf(cluster, token.Secret)
 	token.expiry = expiry
@@ -236,7 +242,8 @@ func (t *Tokens) keepValid(ctx context.Context, cluster *target.Cluster, machine
 	return token.expiry, nil
 }
 
-// Expiry returns when the bootstrap token expires that this process has created or read for a machine; the zero Time when it has not.
+// Expiry returns when the bootstrap token expires that this process has created or read for a
+// machine; the zero Time when it has not.
 func (t *Tokens) Expiry(machine types.UID) time.Time {
 	if token, known := t.of(machine); known && !token.deleted {
 		return token.expiry
@@ -244,8 +251,8 @@ func (t *Tokens) Expiry(machine types.UID) time.Time {
 	return time.Time{}
 }
 
-// expiryOf returns when a token expires, by the clock of the control cluster; the zero Time when its Secret has no valid time. The target cluster
-// compares the time in the Secret with its own.
+// expiryOf returns when a token expires, by the clock of the control cluster; the zero Time when
+// its Secret has no valid time. The target cluster compares the time in the Secret with its own.
 func expiryOf(cluster *target.Cluster, secret *corev1.Secret) time.Time {
 	expiry, err := time.Parse(time.RFC3339, string(secret.Data[tokenExpiration]))
 	if err != nil {
@@ -267,8 +274,9 @@ func (t *Tokens) secretOf(cluster *target.Cluster, m *v1alpha1.Machine, id strin
 	return secret
 }
 
-// secret returns a token without its key and description, valid for life from now on. A VM needs it to authenticate. Signing is needed
-// only where VMs discover their cluster by the token, as with kubeadm join.
+// secret returns a token without its key and description, valid for life from now on. A VM needs it
+// to authenticate. Signing is needed only where VMs discover their cluster by the token, as with
+// kubeadm join.
 func (t *Tokens) secret(cluster *target.Cluster, id string, annotations map[string]string, life time.Duration) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: tokenPrefix + id, Namespace: tokenNamespace, Annotations: annotations},
@@ -300,8 +308,9 @@ func (t *Tokens) Delete(ctx context.Context, cluster kubernetes.Interface, machi
 	return deleteTokens(ctx, cluster, machine)
 }
 
-// findTokens returns the bootstrap tokens of the machine with that UID. Usually there is one, or none; there are two if the token of
-// another machine had the first ID when one of them was created.
+// findTokens returns the bootstrap tokens of the machine with that UID. Usually there is one, or
+// none; there are two if the token of another machine had the first ID when one of them was
+// created.
 func findTokens(ctx context.Context, cluster kubernetes.Interface, machine types.UID) (found []*corev1.Secret, err error) {
 	free := 0
 	for try := 0; try < tokenIDAttempts && free < freeTokenIDs; try++ {
@@ -336,8 +345,8 @@ func deleteTokens(ctx context.Context, cluster kubernetes.Interface, machine typ
 	return nil
 }
 
-// FillUserData replaces placeholders, plain and URL-encoded, by their values. One whose value is "" stays: there is no token without a
-// target cluster, or without its placeholder.
+// FillUserData replaces placeholders, plain and URL-encoded, by their values. One whose value is ""
+// stays: there is no token without a target cluster, or without its placeholder.
 func FillUserData(userData []byte, values map[string]string) []byte {
 	var pairs []string
 	for placeholder, value := range values {

@@ -138,7 +138,8 @@ func TestTokensAreNotRead(t *testing.T) {
 	}
 }
 
-// The token is deleted and cannot be created again at first: the VM may have it already, so it is not lost.
+// The token is deleted and cannot be created again at first: the VM may have it already, so it is
+// not lost.
 func TestProlongWhenCreateFailsIsRepeated(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
 	first, _ := created(t, cluster, process)
@@ -194,7 +195,8 @@ func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
 	}
 }
 
-// The token of the other machine, which had our first ID, is deleted by the time that another process looks for ours.
+// The token of the other machine, which had our first ID, is deleted by the time that another
+// process looks for ours.
 func TestATokenIsFoundBehindAFreeID(t *testing.T) {
 	for _, isCreatedAgain := range []bool{false, true} {
 		cluster, process := apiserver.Recording(), newTokens(now)

@@ -18,7 +18,8 @@ type World struct {
 	Machine *v1alpha1.Machine
 	// Node of the machine. It is claimed.
 	Node *corev1.Node
-	// InOldSet reports whether the machine's MachineSet is one that updated machines leave, or is not seen.
+	// InOldSet reports whether the machine's MachineSet is one that updated machines leave, or is not
+	// seen.
 	InOldSet bool
 	// NoComponentsTaint omits the taint critical-components-not-ready from a Node that was updated.
 	NoComponentsTaint bool
@@ -28,7 +29,8 @@ type World struct {
 
 // Verdict is the result of a decision.
 type Verdict struct {
-	// Node to be written. Decide is called again after each write of its metadata and spec, or its status.
+	// Node to be written. Decide is called again after each write of its metadata and spec, or its
+	// status.
 	Node *corev1.Node
 	// Drain reports whether the Node has to be drained now.
 	Drain bool
@@ -73,7 +75,8 @@ func takesPart(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// SelectedAt returns since when the Node has been selected and has to be drained; the zero time if it was not.
+// SelectedAt returns since when the Node has been selected and has to be drained; the zero time if
+// it was not.
 func SelectedAt(n *corev1.Node) time.Time {
 	if c := machinefacts.InPlaceCondition(n); c != nil {
 		return c.LastTransitionTime.Time
@@ -81,7 +84,8 @@ func SelectedAt(n *corev1.Node) time.Time {
 	return time.Time{}
 }
 
-// Result returns the result of an update that the agent has reported; "" if it has reported none, or an unknown one.
+// Result returns the result of an update that the agent has reported; "" if it has reported none,
+// or an unknown one.
 func Result(n *corev1.Node) string {
 	result := n.Labels[v1alpha1.LabelUpdateResult]
 	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) && (machinefacts.IsInPlaceCandidate(n) || machinefacts.InPlaceStage(n) != "") {
@@ -90,12 +94,14 @@ func Result(n *corev1.Node) string {
 	return ""
 }
 
-// IsDrained reports whether the Node was drained for its update, is still to be updated, and has no result yet.
+// IsDrained reports whether the Node was drained for its update, is still to be updated, and has no
+// result yet.
 func IsDrained(n *corev1.Node) bool {
 	return machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonDrainSuccessful && machinefacts.IsInPlaceSelected(n) && Result(n) == ""
 }
 
-// IsShut reports whether the Node must get no pods: it is drained for an update, or the update is not over.
+// IsShut reports whether the Node must get no pods: it is drained for an update, or the update is
+// not over.
 func IsShut(n *corev1.Node) bool {
 	switch machinefacts.InPlaceStage(n) {
 	case v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate, v1alpha1.NodeReasonUpdateFailed:
@@ -104,7 +110,8 @@ func IsShut(n *corev1.Node) bool {
 	return Result(n) != ""
 }
 
-// IsUnfinished reports whether the agent may have begun and has not succeeded, or has reported a failure.
+// IsUnfinished reports whether the agent may have begun and has not succeeded, or has reported a
+// failure.
 func IsUnfinished(n *corev1.Node) bool {
 	result := Result(n)
 	return result == v1alpha1.UpdateResultFailed || result == "" && machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonReadyForUpdate
@@ -140,7 +147,8 @@ func next(w World, is string) (stage, message string) {
 	return is, message
 }
 
-// isIdle reports whether no update is in progress: none was requested, or the last one has ended and its result was removed.
+// isIdle reports whether no update is in progress: none was requested, or the last one has ended
+// and its result was removed.
 func isIdle(stage string) bool {
 	return stage == "" || stage == v1alpha1.NodeReasonUpdateSuccessful || stage == v1alpha1.NodeReasonUpdateFailed
 }
@@ -160,13 +168,15 @@ func isOver(w World, is string) bool {
 // noResult is the reason of a failure that no agent has reported.
 const noResult = "the agent has reported no result within the timeout"
 
-// isTimedOut reports whether the agent has reported no result in time. The failure is recorded on the Node like one that it reports, so that it is
-// tried again in the same way; an agent that is late may replace it.
+// isTimedOut reports whether the agent has reported no result in time. The failure is recorded on
+// the Node like one that it reports, so that it is tried again in the same way; an agent that is
+// late may replace it.
 func isTimedOut(w World, is string) bool {
 	return is == v1alpha1.NodeReasonReadyForUpdate && Result(w.Node) == "" && w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
 }
 
-// WhyFailed returns the agent's reason for a failure, to be appended to a sentence; "" if there is none.
+// WhyFailed returns the agent's reason for a failure, to be appended to a sentence; "" if there is
+// none.
 func WhyFailed(n *corev1.Node) string {
 	if why := n.Annotations[v1alpha1.AnnotationUpdateFailedReason]; why != "" {
 		return ": " + why
@@ -174,7 +184,8 @@ func WhyFailed(n *corev1.Node) string {
 	return ""
 }
 
-// setStage sets the stage in the Node's condition. The time of transition is that of the stage: the status is always True.
+// setStage sets the stage in the Node's condition. The time of transition is that of the stage: the
+// status is always True.
 func setStage(w World, n *corev1.Node, stage, message string) {
 	now := metav1.NewTime(w.Now)
 	next := corev1.NodeCondition{

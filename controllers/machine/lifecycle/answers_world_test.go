@@ -60,8 +60,9 @@ func (a answer) give(l *life, w *World, op driver.Op) {
 	}
 }
 
-// Regardless of what a driver answers to creates and searches, its DeleteMachine is called when a create may have been sent, and when that removes the VM the
-// deletion ends soon after the time for the drain.
+// Regardless of what a driver answers to creates and searches, its DeleteMachine is called when a
+// create may have been sent, and when that removes the VM the deletion ends soon after the time for
+// the drain.
 func TestDeletionRegardlessOfWhatTheDriverAnswersDeletesTheVMAndEnds(t *testing.T) {
 	worlds.Check(t, rounds, func(t *rapid.T) {
 		w := fresh()
@@ -106,7 +107,8 @@ func TestDeletionRegardlessOfWhatTheDriverAnswersDeletesTheVMAndEnds(t *testing.
 	})
 }
 
-// advance runs the passes that are due within some time, until the machine is gone or done reports true.
+// advance runs the passes that are due within some time, until the machine is gone or done reports
+// true.
 func (l *life) advance(d time.Duration, done func() bool) {
 	end := l.now.Add(d)
 	for passes := 0; l.machine != nil && !l.due.IsZero() && !l.due.After(end); passes++ {

@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// How long a machine whose processing has panicked is set aside: the first time, doubled each time, up to the longest.
+// How long a machine whose processing has panicked is set aside: the first time, doubled each time,
+// up to the longest.
 const (
 	firstSetAside   = time.Minute
 	longestSetAside = time.Hour
@@ -23,18 +24,20 @@ const (
 // mostFault is how many bytes of the message of a panic are stored on a machine.
 const mostFault = 200
 
-// setAsideNote is why a machine is set aside. It is stored on the machine, so that a replica that takes the machine over does not repeat
-// the panic at once.
+// setAsideNote is why a machine is set aside. It is stored on the machine, so that a replica that
+// takes the machine over does not repeat the panic at once.
 type setAsideNote struct {
 	Times int             `json:"times"`
 	Until time.Time       `json:"until"`
 	Rest  metav1.Duration `json:"rest"`
-	// Generation is that of the machine which could not be processed. With another one it is tried at once.
+	// Generation is that of the machine which could not be processed. With another one it is tried at
+	// once.
 	Generation int64  `json:"generation"`
 	Fault      string `json:"fault"`
 }
 
-// readSetAside returns what is stored on the machine; the zero value when there is nothing about its current generation.
+// readSetAside returns what is stored on the machine; the zero value when there is nothing about
+// its current generation.
 func readSetAside(m *v1alpha1.Machine) setAsideNote {
 	var a setAsideNote
 	if json.Unmarshal([]byte(m.Annotations[v1alpha1.AnnotationSetAside]), &a) != nil || a.Generation != m.Generation {
@@ -43,8 +46,8 @@ func readSetAside(m *v1alpha1.Machine) setAsideNote {
 	return a
 }
 
-// SetAside returns the value of AnnotationSetAside for a machine whose processing has panicked. first reports whether it is the first
-// time in a row.
+// SetAside returns the value of AnnotationSetAside for a machine whose processing has panicked.
+// first reports whether it is the first time in a row.
 func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, first bool) {
 	a := readSetAside(m)
 	a.Times++
@@ -57,7 +60,8 @@ func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, f
 	return string(text), a.Times == 1
 }
 
-// WhileSetAside returns the error of a machine that is set aside, and for how long it is; nil if it is not set aside, or not any more.
+// WhileSetAside returns the error of a machine that is set aside, and for how long it is; nil if it
+// is not set aside, or not any more.
 func WhileSetAside(m *v1alpha1.Machine, now time.Time) (cause *PassError, wait time.Duration) {
 	a := readSetAside(m)
 	wait = a.Until.Sub(now)
@@ -69,8 +73,8 @@ func WhileSetAside(m *v1alpha1.Machine, now time.Time) (cause *PassError, wait t
 		a.Times, a.Fault, a.Until.Format(time.RFC3339))}, wait
 }
 
-// WasSetAside returns the time in which a machine was set aside last, as an outage that has ended: nothing was done for it, so that time does not
-// count for its deadlines.
+// WasSetAside returns the time in which a machine was set aside last, as an outage that has ended:
+// nothing was done for it, so that time does not count for its deadlines.
 func WasSetAside(m *v1alpha1.Machine, now time.Time) reach.Fact {
 	a := readSetAside(m)
 	if a.Rest.Duration <= 0 || a.Until.After(now) {
@@ -79,8 +83,9 @@ func WasSetAside(m *v1alpha1.Machine, now time.Time) reach.Fact {
 	return reach.Fact{From: a.Until.Add(-a.Rest.Duration), Back: a.Until}
 }
 
-// EndSetAside adds to a verdict that rests that a machine is not set aside any more: its spec has changed, or it was processed without
-// a panic for as long as it had been set aside, without a time in which nothing was processed.
+// EndSetAside adds to a verdict that rests that a machine is not set aside any more: its spec has
+// changed, or it was processed without a panic for as long as it had been set aside, without a time
+// in which nothing was processed.
 func EndSetAside(w World, v Verdict) Verdict {
 	if _, stands := w.Machine.Annotations[v1alpha1.AnnotationSetAside]; !stands {
 		return v

@@ -12,10 +12,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// waitWhileAway returns what of a verdict is done while an API server is away. No VM is created: its Node could not join, or its
-// MachineSet could not be observed. No machine fails: its Node may have been healthy all the time. No VM is deleted whose Node may run
-// pods, unless the machine has the label force-deletion or its drain has ended before. Nothing is requested from a server that does
-// not answer; when it does again, every machine gets a pass.
+// waitWhileAway returns what of a verdict is done while an API server is away. No VM is created:
+// its Node could not join, or its MachineSet could not be observed. No machine fails: its Node may
+// have been healthy all the time. No VM is deleted whose Node may run pods, unless the machine has
+// the label force-deletion or its drain has ended before. Nothing is requested from a server that
+// does not answer; when it does again, every machine gets a pass.
 func waitWhileAway(w World, v Verdict) Verdict {
 	m := w.Machine
 	isDeleted := m.DeletionTimestamp != nil
@@ -57,8 +58,8 @@ const deletionWaits = "Deletion pending: the API server of the target cluster do
 // nodeWaits is what it reports when only its Node is left.
 const nodeWaits = "Deletion pending: the VM is deleted, and its Node is when the API server of the target cluster answers"
 
-// reportAway reports, once, that the deletion of a machine waits. What it records takes the place of the fact that the machine has not
-// joined, as when a deletion begins.
+// reportAway reports, once, that the deletion of a machine waits. What it records takes the place
+// of the fact that the machine has not joined, as when a deletion begins.
 func reportAway(w World) Verdict {
 	m, last := w.Machine.DeepCopy(), w.Machine.Status.LastOperation
 	noteToken(w, m)
@@ -75,28 +76,32 @@ func reportAway(w World) Verdict {
 	return v
 }
 
-// spreadOver is the time over which the machines of a target cluster begin anew after an outage, so that it is not met by all at once.
+// spreadOver is the time over which the machines of a target cluster begin anew after an outage, so
+// that it is not met by all at once.
 const spreadOver = 30 * time.Second
 
-// Spread returns how long after an outage a machine begins anew: for each machine another time, below 30 s.
+// Spread returns how long after an outage a machine begins anew: for each machine another time,
+// below 30 s.
 func Spread(uid types.UID) time.Duration {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(uid)) // never fails
 	return time.Duration(sum.Sum32()%uint32(spreadOver/time.Millisecond)) * time.Millisecond
 }
 
-// isBeforeOutage reports whether the time since which the machine is in its phase includes an outage. Times of objects have full seconds.
+// isBeforeOutage reports whether the time since which the machine is in its phase includes an
+// outage. Times of objects have full seconds.
 func isBeforeOutage(w World) bool {
 	back := w.Reach.Back.Truncate(time.Second)
 	return !w.Reach.Back.IsZero() && w.Machine.Status.CurrentStatus.LastUpdateTime.Time.Before(back)
 }
 
-// isSettled reports whether the health that Nodes show may be acted on: this process has reached the API servers for long enough that
-// the Nodes have reported, and the clock of the machine has begun anew after an outage.
+// isSettled reports whether the health that Nodes show may be acted on: this process has reached
+// the API servers for long enough that the Nodes have reported, and the clock of the machine has
+// begun anew after an outage.
 func isSettled(w World) bool { return !w.Now.Before(w.Reach.Settled()) && !isBeforeOutage(w) }
 
-// beginAnew begins the health timeout of an unhealthy machine anew after an outage, and records that, so that other replicas count
-// from the same time.
+// beginAnew begins the health timeout of an unhealthy machine anew after an outage, and records
+// that, so that other replicas count from the same time.
 func beginAnew(w World, m *v1alpha1.Machine) (v Verdict, decided bool) {
 	if _, may := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout); !may || !isBeforeOutage(w) {
 		return Verdict{}, false
@@ -113,7 +118,8 @@ func beginAnew(w World, m *v1alpha1.Machine) (v Verdict, decided bool) {
 	return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}, true
 }
 
-// extended returns a deadline of something that began at a time, without the time of an outage, and not before the Nodes have reported.
+// extended returns a deadline of something that began at a time, without the time of an outage, and
+// not before the Nodes have reported.
 func extended(w World, since, deadline time.Time) time.Time {
 	deadline = w.Reach.Extend(since, deadline)
 	if settled := w.Reach.Settled(); deadline.Before(settled) {

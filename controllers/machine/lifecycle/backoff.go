@@ -18,24 +18,27 @@ const (
 	longestRetry = 3 * time.Minute
 )
 
-// backoff is what is to be known of failures of the cloud that follow each other. It is stored on the machine, so that
-// a replica that takes the machine over neither asks too soon nor waits twice.
+// backoff is what is to be known of failures of the cloud that follow each other. It is stored on
+// the machine, so that a replica that takes the machine over neither asks too soon nor waits twice.
 type backoff struct {
 	// At is when the cloud may be asked again.
 	At time.Time `json:"at,omitzero"`
-	// Step is the wait that led to At, unless the cloud has requested a longer one. The next one is twice as long. It is 0
-	// after a lack of quota or capacity, which has its own wait.
+	// Step is the wait that led to At, unless the cloud has requested a longer one. The next one is
+	// twice as long. It is 0 after a lack of quota or capacity, which has its own wait.
 	Step metav1.Duration `json:"step,omitzero"`
 	// Inputs are the versions of class and secrets that the cloud has failed with.
 	Inputs string `json:"inputs,omitempty"`
-	// Codes of the failures so far, each once and the last failure's last: each is reported to the user once.
+	// Codes of the failures so far, each once and the last failure's last: each is reported to the
+	// user once.
 	Codes []string `json:"codes,omitempty"`
-	// Reported are the codes of other failures that were reported to the user and that the last operation does not have any more.
+	// Reported are the codes of other failures that were reported to the user and that the last
+	// operation does not have any more.
 	Reported []string `json:"reported,omitempty"`
 }
 
-// readBackoff returns the back-off that is stored on the machine; the zero value when there is none, or none that is valid. Twice
-// the longest wait is valid: the replica that wrote it may have had another clock.
+// readBackoff returns the back-off that is stored on the machine; the zero value when there is
+// none, or none that is valid. Twice the longest wait is valid: the replica that wrote it may have
+// had another clock.
 func readBackoff(w World) backoff {
 	var b backoff
 	if json.Unmarshal([]byte(w.Machine.Annotations[v1alpha1.AnnotationBackoff]), &b) != nil || b.At.After(w.Now.Add(2*longestWait(w.Limits))) {
@@ -49,8 +52,8 @@ func longestWait(limits Limits) time.Duration {
 	return max(driver.MaxRetryAfter, limits.ResourceExhaustedRetry)
 }
 
-// failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a lack of quota or capacity
-// the fleet's setting; and longer if the cloud requests it.
+// failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a
+// lack of quota or capacity the fleet's setting; and longer if the cloud requests it.
 func (b backoff) failedAgain(w World, code driver.Code) backoff {
 	next := backoff{Inputs: inputs(w), Codes: b.Codes, Reported: b.Reported}
 	if b.Inputs == next.Inputs {
@@ -68,8 +71,9 @@ func (b backoff) failedAgain(w World, code driver.Code) backoff {
 	return next
 }
 
-// NextWait returns how long the cloud is not asked after a failure. before is the step that resulted from the failure before it, 0
-// for the first one, and asked the wait that the cloud requests; step is to be passed after the next failure.
+// NextWait returns how long the cloud is not asked after a failure. before is the step that
+// resulted from the failure before it, 0 for the first one, and asked the wait that the cloud
+// requests; step is to be passed after the next failure.
 func NextWait(before time.Duration, code driver.Code, asked time.Duration, limits Limits) (step, wait time.Duration) {
 	if code == driver.ResourceExhausted {
 		return 0, max(limits.ResourceExhaustedRetry, time.Second, asked)
@@ -92,10 +96,12 @@ func (b backoff) write(m *v1alpha1.Machine) {
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationBackoff, string(text))
 }
 
-// endBackoff removes the back-off: the last request to the cloud has succeeded, or the next one is of another kind.
+// endBackoff removes the back-off: the last request to the cloud has succeeded, or the next one is
+// of another kind.
 func endBackoff(m *v1alpha1.Machine) { delete(m.Annotations, v1alpha1.AnnotationBackoff) }
 
-// inputs are the versions of what the cloud is asked with. When they change, waiting on is pointless.
+// inputs are the versions of what the cloud is asked with. When they change, waiting on is
+// pointless.
 func inputs(w World) string {
 	if class := w.Class.Class; class != nil {
 		return fmt.Sprintf("%s/%d,%s", class.UID, class.Generation, w.Secret.Versions+class.Annotations[v1alpha1.AnnotationAllowUnknownFields])
@@ -109,8 +115,9 @@ func waiting(w World) (b backoff, wait bool) {
 	return b, b.At.After(w.Now) && b.Inputs == inputs(w)
 }
 
-// lastFailure returns the failure after which the machine waits. The wait is written first, and then the failure: isLost reports
-// whether the second write has failed, so that the cloud's own message is lost and was not reported.
+// lastFailure returns the failure after which the machine waits. The wait is written first, and
+// then the failure: isLost reports whether the second write has failed, so that the cloud's own
+// message is lost and was not reported.
 func (b backoff) lastFailure(m *v1alpha1.Machine, op v1alpha1.MachineOperationType) (code driver.Code, message string, isLost bool) {
 	last := m.Status.LastOperation
 	if len(b.Codes) == 0 { // another client has written it
@@ -137,8 +144,9 @@ func isWaitedAfter(w World) bool {
 	return !isLost
 }
 
-// noteFailure records that an operation has failed, and reports whether that code was reported before. Codes that the last operation
-// does not have any more are kept in the back-off, so that each code is reported once, regardless of their order.
+// noteFailure records that an operation has failed, and reports whether that code was reported
+// before. Codes that the last operation does not have any more are kept in the back-off, so that
+// each code is reported once, regardless of their order.
 func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, code driver.Code, message string) (b backoff, known bool) {
 	last := m.Status.LastOperation
 	w.Machine = m
@@ -158,8 +166,9 @@ func cloudMessage(code driver.Code, message string) string {
 	return fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", code, message)
 }
 
-// sharedByReplacement reports whether a new machine in this one's place would fail in the same way: a lack of quota or capacity,
-// and what lasts until a user changes class, secret or cloud account. No machine fails for such a cause.
+// sharedByReplacement reports whether a new machine in this one's place would fail in the same way:
+// a lack of quota or capacity, and what lasts until a user changes class, secret or cloud account.
+// No machine fails for such a cause.
 func sharedByReplacement(code driver.Code) bool {
 	switch code {
 	case driver.InvalidArgument, driver.NotFound, driver.PermissionDenied, driver.Unauthenticated,

@@ -2,8 +2,9 @@ package lifecycle
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/driver"
 
-// ClassProblem returns what keeps machines of the World's class from getting a VM; "" if nothing is known that does. It does not consider the
-// machine configuration, which differs between machines, and not that a driver is away.
+// ClassProblem returns what keeps machines of the World's class from getting a VM; "" if nothing is
+// known that does. It does not consider the machine configuration, which differs between machines,
+// and not that a driver is away.
 func ClassProblem(w World) string {
 	w.Config.Read, w.Config.Problem = true, ""
 	switch v, wrong := checkInputs(w); {

@@ -8,19 +8,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// autoscalerManager begins the name under which the API server records what the cluster-autoscaler has written: client-go takes
-// that name from the one of the program.
+// autoscalerManager begins the name under which the API server records what the cluster-autoscaler
+// has written: client-go takes that name from the one of the program.
 const autoscalerManager = "cluster-autoscaler"
 
-// findCordon reports whether the Node has to be read past the cache before it is uncordoned: who has cordoned it stands in
-// metadata.managedFields, which caches do not keep.
+// findCordon reports whether the Node has to be read past the cache before it is uncordoned: who
+// has cordoned it stands in metadata.managedFields, which caches do not keep.
 func findCordon(w World, node *corev1.Node) bool {
 	at, asked := uncordonAt(w.Machine)
 	return asked && !w.Now.Before(at) && node.Spec.Unschedulable && !w.Node.Live
 }
 
-// isCordonedByAutoscaler reports whether the API server has recorded that the cluster-autoscaler, and no other client, has cordoned
-// the Node. A cordon of unknown origin counts as a user's.
+// isCordonedByAutoscaler reports whether the API server has recorded that the cluster-autoscaler,
+// and no other client, has cordoned the Node. A cordon of unknown origin counts as a user's.
 func isCordonedByAutoscaler(node *corev1.Node) bool {
 	found := false
 	for _, entry := range node.ManagedFields {
@@ -35,7 +35,8 @@ func isCordonedByAutoscaler(node *corev1.Node) bool {
 	return found && node.Spec.Unschedulable
 }
 
-// hasCordoned reports whether a client has set spec.unschedulable of a Node. No client sets it to false: false is its absence.
+// hasCordoned reports whether a client has set spec.unschedulable of a Node. No client sets it to
+// false: false is its absence.
 func hasCordoned(entry metav1.ManagedFieldsEntry) bool {
 	var fields struct {
 		Spec struct {

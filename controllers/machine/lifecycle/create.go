@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// begin puts our finalizer on a machine. If nothing prevents the creation of its VM, the same write records that the cloud is asked
-// for one.
+// begin puts our finalizer on a machine. If nothing prevents the creation of its VM, the same write
+// records that the cloud is asked for one.
 func begin(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
@@ -30,7 +30,8 @@ func begin(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
-// decideCreate creates the VM of a machine: check the inputs, add finalizers to them, look for the VM, create it, record it.
+// decideCreate creates the VM of a machine: check the inputs, add finalizers to them, look for the
+// VM, create it, record it.
 func decideCreate(w World) Verdict {
 	switch {
 	case w.Failure != nil:
@@ -67,8 +68,9 @@ func decideCreate(w World) Verdict {
 	return rest(firstRetry)
 }
 
-// mayHaveVM reports whether the cloud may have been asked for a VM. That is recorded before the request; and the cloud is asked only when
-// class and secrets have our finalizers, which are not removed while the class has machines.
+// mayHaveVM reports whether the cloud may have been asked for a VM. That is recorded before the
+// request; and the cloud is asked only when class and secrets have our finalizers, which are not
+// removed while the class has machines.
 func mayHaveVM(w World) bool {
 	class := w.Class.Class
 	return isNoted(w.Machine) && (w.Machine.Spec.ProviderID != "" || class == nil || slices.Contains(class.Finalizers, v1alpha1.FinalizerName))
@@ -97,7 +99,8 @@ func createVM(w World) Verdict {
 	case w.Token == TokenUnknown && !w.NoTarget && wantsToken(w.Secret.UserData):
 		return do(CreateToken)
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
-		// A replica that finds the machine after this process has died in the call must know that there may be a VM.
+		// A replica that finds the machine after this process has died in the call must know that there
+		// may be a VM.
 		m := w.Machine.DeepCopy()
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationCreateSent, "true")
 		return Verdict{Do: Save, Machine: m}
@@ -140,8 +143,8 @@ func awaitNode(w World, m *v1alpha1.Machine) {
 	})
 }
 
-// withoutToken returns the remark on a VM whose Node does not join that it got no bootstrap token, where that is known. It
-// may boot from something that has another way to join.
+// withoutToken returns the remark on a VM whose Node does not join that it got no bootstrap token,
+// where that is known. It may boot from something that has another way to join.
 func withoutToken(w World) string {
 	userData := w.Secret.UserData
 	if w.NoTarget || w.Node.State == NodePresent || len(userData) == 0 || wantsToken(userData) {
@@ -172,8 +175,8 @@ func keepNote(m *v1alpha1.Machine, vm VMFact) {
 	m.Status.LastKnownState = cmp.Or(vm.LastKnownState, m.Status.LastKnownState)
 }
 
-// staleNode is for a VM whose Node cannot join because another VM's has its name. Where the cloud reuses names of
-// Nodes, the next VM gets another name, so the machine fails at once.
+// staleNode is for a VM whose Node cannot join because another VM's has its name. Where the cloud
+// reuses names of Nodes, the next VM gets another name, so the machine fails at once.
 func staleNode(w World, m *v1alpha1.Machine) Verdict {
 	v := failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
 	if w.VM.NodeName != m.Name {
@@ -187,8 +190,8 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 	return v
 }
 
-// foreignNodeMessage returns why a machine has no Node. It names no other machine, and of the Node only what the machine has,
-// too: the Node may be of a namespace that the reader must not see.
+// foreignNodeMessage returns why a machine has no Node. It names no other machine, and of the Node
+// only what the machine has, too: the Node may be of a namespace that the reader must not see.
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	switch id := node.Spec.ProviderID; {
 	case isNameless(node):
@@ -203,14 +206,15 @@ func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	}
 }
 
-// isNameless reports whether a Node names neither its VM nor its machine. Some get their provider ID a moment after
-// they have joined.
+// isNameless reports whether a Node names neither its VM nor its machine. Some get their provider
+// ID a moment after they have joined.
 func isNameless(node *corev1.Node) bool {
 	_, bound := v1alpha1.MachineOf(node)
 	return node.Spec.ProviderID == "" && node.Labels[v1alpha1.LabelMachineName] == "" && !bound
 }
 
-// cloudFailed records an error of the cloud, with what is known of the VM, and when it is tried again.
+// cloudFailed records an error of the cloud, with what is known of the VM, and when it is tried
+// again.
 func cloudFailed(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if w.VM.State == VMUninitialized && w.VM.ProviderID != "" {
@@ -220,8 +224,8 @@ func cloudFailed(w World) Verdict {
 	return failCreate(w, m, f.Code, cloudMessage(f.Code, f.Message))
 }
 
-// invalidVM records the valid parts of what the driver has returned about a VM, and what is invalid: the VM exists, and its deletion needs
-// what is known of it.
+// invalidVM records the valid parts of what the driver has returned about a VM, and what is
+// invalid: the VM exists, and its deletion needs what is known of it.
 func invalidVM(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if w.VM.ProviderID != "" {
@@ -230,7 +234,8 @@ func invalidVM(w World) Verdict {
 	return failCreate(w, m, driver.Internal, cloudMessage(driver.Internal, w.VM.Invalid))
 }
 
-// waitForCloud waits until the cloud may be asked again. The machine fails when its creation deadline is earlier.
+// waitForCloud waits until the cloud may be asked again. The machine fails when its creation
+// deadline is earlier.
 func waitForCloud(w World, b backoff) Verdict {
 	code, message, isLost := b.lastFailure(w.Machine, v1alpha1.MachineOperationCreate)
 	at, deadline := b.At, creationDeadline(w)
@@ -247,8 +252,8 @@ func waitForCloud(w World, b backoff) Verdict {
 	return v
 }
 
-// failCreate records why there is no VM, or no Node that belongs to it, and when to look again. The machine fails when its creation
-// deadline is over and a replacement could succeed.
+// failCreate records why there is no VM, or no Node that belongs to it, and when to look again. The
+// machine fails when its creation deadline is over and a replacement could succeed.
 func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) Verdict {
 	deadline := creationDeadline(w)
 	givenUp := !sharedByReplacement(code) && !w.Now.Before(deadline)
@@ -259,7 +264,8 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 	setPhase(w, m, phase, false)
 	keepNote(m, w.VM)
 	before, known := noteFailure(w, m, v1alpha1.MachineOperationCreate, code, message)
-	// Once for each series of failures: what the next answers of the cloud are must not cause further sweeps.
+	// Once for each series of failures: what the next answers of the cloud are must not cause further
+	// sweeps.
 	v := Verdict{Do: Rest, Machine: m, RequestSweep: code == driver.OutOfRange && !known}
 	switch {
 	case givenUp:

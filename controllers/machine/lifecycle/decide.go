@@ -41,8 +41,8 @@ func decide(w World) Verdict {
 	}
 }
 
-// isBeingCreated reports whether the VM, or what the machine records of it, is not complete. Nothing is created
-// any more for a machine that has failed.
+// isBeingCreated reports whether the VM, or what the machine records of it, is not complete.
+// Nothing is created any more for a machine that has failed.
 func isBeingCreated(w World) bool {
 	m := w.Machine
 	phase := m.Status.CurrentStatus.Phase
@@ -71,8 +71,8 @@ func setPhase(w World, m *v1alpha1.Machine, phase v1alpha1.MachinePhase, timeout
 	s.Phase, s.TimeoutActive = phase, timeoutActive
 }
 
-// setOperation records what was done, or tried. The time is kept while type, state and code are, so that it shows since when a
-// failure lasts.
+// setOperation records what was done, or tried. The time is kept while type, state and code are, so
+// that it shows since when a failure lasts.
 func setOperation(w World, m *v1alpha1.Machine, op v1alpha1.LastOperation) {
 	old := m.Status.LastOperation
 	op.LastUpdateTime, op.Description = metav1.NewTime(w.Now), bounded.Text(op.Description, bounded.Message)
@@ -82,7 +82,8 @@ func setOperation(w World, m *v1alpha1.Machine, op v1alpha1.LastOperation) {
 	m.Status.LastOperation = op
 }
 
-// failedWith reports whether the machine's last operation is a failure of that kind and code already.
+// failedWith reports whether the machine's last operation is a failure of that kind and code
+// already.
 func failedWith(m *v1alpha1.Machine, op v1alpha1.MachineOperationType, code driver.Code) bool {
 	last := m.Status.LastOperation
 	return last.Type == op && last.State == v1alpha1.MachineStateFailed && last.ErrorCode == code.String()

@@ -97,7 +97,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// A call that the circuit breaker of the account holds is no attempt: the machine reports it, keeps its back-off, and continues when the verdict says.
+// A call that the circuit breaker of the account holds is no attempt: the machine reports it, keeps
+// its back-off, and continues when the verdict says.
 func TestHeldCallsAreNoAttempts(t *testing.T) {
 	w := fresh(vm(VMAbsent))
 	w.Failure = &Failure{Code: driver.Internal, Op: driver.OpCreate, Message: "no"}

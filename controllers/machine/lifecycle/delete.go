@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 )
 
-// decideDelete removes what belongs to a machine: its token, the pods on its Node, its VM, its Node, and last our finalizer.
+// decideDelete removes what belongs to a machine: its token, the pods on its Node, its VM, its
+// Node, and last our finalizer.
 func decideDelete(w World) Verdict {
 	if !hasFinalizer(w.Machine) {
 		return rest(0)
@@ -32,8 +33,9 @@ func decideDelete(w World) Verdict {
 	return removeNode(w)
 }
 
-// beginDelete records that the machine is being deleted. The token of a VM that has not joined is deleted first, while the machine
-// still has a record of it; or last, if the target cluster does not answer, because the deletion does not wait for that.
+// beginDelete records that the machine is being deleted. The token of a VM that has not joined is
+// deleted first, while the machine still has a record of it; or last, if the target cluster does
+// not answer, because the deletion does not wait for that.
 func beginDelete(w World) Verdict {
 	if mayHaveToken(w) && w.Drain.State == drain.Unknown {
 		return do(DropToken)
@@ -58,15 +60,17 @@ func beginDelete(w World) Verdict {
 	return v
 }
 
-// noteToken records a token that still exists, before the machine records its deletion in place of the fact that it has not joined.
+// noteToken records a token that still exists, before the machine records its deletion in place of
+// the fact that it has not joined.
 func noteToken(w World, m *v1alpha1.Machine) {
 	if mayHaveToken(w) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationTokenLeft, "true")
 	}
 }
 
-// removeVM has the VM deleted; wait is false when nothing is left of it. Where the cloud may have been asked for a VM, only the
-// driver's DeleteMachine shows that: what a failed create has left is found by nothing else.
+// removeVM has the VM deleted; wait is false when nothing is left of it. Where the cloud may have
+// been asked for a VM, only the driver's DeleteMachine shows that: what a failed create has left is
+// found by nothing else.
 func removeVM(w World) (v Verdict, wait bool) {
 	m := w.Machine
 	if w.VM.State == VMAbsent && (w.VM.Gone || !isNoted(m)) {
@@ -96,7 +100,8 @@ func removeVM(w World) (v Verdict, wait bool) {
 	case m.Spec.ProviderID != "", w.VM.State == VMHidden, w.VM.State == VMEnding, w.VM.State == VMAbsent, isSearchOver(w):
 		return do(DeleteVM), true
 	case w.VM.State == VMUnknown:
-		// A create may have been broken off after the cloud created the VM and before it was written down.
+		// A create may have been broken off after the cloud created the VM and before it was written
+		// down.
 		return do(FindVM), true
 	case w.VM.ProviderID == "": // the driver has not named what it has found
 		return do(DeleteVM), true
@@ -106,8 +111,9 @@ func removeVM(w World) (v Verdict, wait bool) {
 	return Verdict{Do: Save, Machine: found}, true
 }
 
-// isSearchOver reports whether the cloud is not asked for the VM any more before the VM is deleted. Only the drain needs that: the driver's
-// DeleteMachine finds the VM by the machine's UID. So a search that has failed is repeated for as long as the pods have time.
+// isSearchOver reports whether the cloud is not asked for the VM any more before the VM is deleted.
+// Only the drain needs that: the driver's DeleteMachine finds the VM by the machine's UID. So a
+// search that has failed is repeated for as long as the pods have time.
 func isSearchOver(w World) bool {
 	failures := readBackoff(w).Codes
 	if len(failures) == 0 {
@@ -140,8 +146,8 @@ func waitToDelete(w World, b backoff) Verdict {
 	return v
 }
 
-// missingForCloud names what is needed to talk to the cloud and is not there, with the code for that; "" when all is there or
-// was not looked for.
+// missingForCloud names what is needed to talk to the cloud and is not there, with the code for
+// that; "" when all is there or was not looked for.
 func missingForCloud(w World) (code driver.Code, missing string) {
 	class := w.Machine.Spec.Class.Name
 	switch {
@@ -157,8 +163,8 @@ func missingForCloud(w World) (code driver.Code, missing string) {
 	return driver.NotFound, missing
 }
 
-// removeNode deletes the Node, whose VM does not exist any more, and what else is left in its cluster, and then removes the
-// finalizer of the machine.
+// removeNode deletes the Node, whose VM does not exist any more, and what else is left in its
+// cluster, and then removes the finalizer of the machine.
 func removeNode(w World) Verdict {
 	if NodeName(w.Machine) != "" && !w.NoTarget {
 		switch w.Node.State {

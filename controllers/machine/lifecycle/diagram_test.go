@@ -22,7 +22,8 @@ const (
 	diagramEnd   = "<!-- To here. -->"
 )
 
-// step is what a machine does in one scenario, or in one pass: it stays in its phase or goes to another.
+// step is what a machine does in one scenario, or in one pass: it stays in its phase or goes to
+// another.
 type step struct {
 	from, to v1alpha1.MachinePhase
 	// ends reports whether our finalizer goes, and so the machine.
@@ -166,7 +167,8 @@ func between(steps []reportedStep, from, to v1alpha1.MachinePhase) (found []repo
 	return found
 }
 
-// label says on an arrow why machines go that way: the Events that they do so with or, without any, the first scenario.
+// label says on an arrow why machines go that way: the Events that they do so with or, without any,
+// the first scenario.
 func label(steps []reportedStep) string {
 	events := slices.DeleteFunc(eventsOf(steps), func(e string) bool { return e == "" })
 	if len(events) > 0 {
@@ -207,7 +209,8 @@ func describePhase(line func(string, ...any), phases []v1alpha1.MachinePhase, st
 	}
 }
 
-// row has the causes for which machines enter another phase with an Event: the names of the scenarios.
+// row has the causes for which machines enter another phase with an Event: the names of the
+// scenarios.
 func row(line func(string, ...any), to v1alpha1.MachinePhase, event string, steps []reportedStep) {
 	var whens []string
 	for _, s := range steps {

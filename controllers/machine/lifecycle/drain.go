@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// setTerminating records on the Node that its machine is being deleted, before anything else does: only until then does the phase show
-// why. wait is false when it is recorded, or cannot be.
+// setTerminating records on the Node that its machine is being deleted, before anything else does:
+// only until then does the phase show why. wait is false when it is recorded, or cannot be.
 func setTerminating(w World) (v Verdict, wait bool) {
 	if w.Drain.State != drain.Unknown { // the deletion does not wait for a target cluster that does not answer
 		return Verdict{}, false
@@ -26,7 +26,8 @@ func setTerminating(w World) (v Verdict, wait bool) {
 	return do(SetTerminating), true
 }
 
-// NodeReason returns the reason of the condition that a Node has while its machine is being deleted.
+// NodeReason returns the reason of the condition that a Node has while its machine is being
+// deleted.
 func NodeReason(m *v1alpha1.Machine) string {
 	if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
 		return v1alpha1.NodeReasonUnhealthy
@@ -34,8 +35,8 @@ func NodeReason(m *v1alpha1.Machine) string {
 	return v1alpha1.NodeReasonScaleDown
 }
 
-// drainable reports whether the machine has a Node that has to be drained; toFind is what has to be found out first. There is
-// none when the VM is being deleted already.
+// drainable reports whether the machine has a Node that has to be drained; toFind is what has to be
+// found out first. There is none when the VM is being deleted already.
 func drainable(w World) (toFind Action, has bool) {
 	if w.NoTarget || w.Machine.Spec.ProviderID == "" && NodeName(w.Machine) == "" || w.VM.State == VMAbsent || w.VM.State == VMEnding {
 		return "", false
@@ -80,7 +81,8 @@ func drainNode(w World) (v Verdict, wait bool) {
 	return do(DrainNode), true
 }
 
-// nameNode records the name of the Node of a machine that has lost it, or was given a VM by its user.
+// nameNode records the name of the Node of a machine that has lost it, or was given a VM by its
+// user.
 func nameNode(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if m.Labels == nil {
@@ -90,10 +92,12 @@ func nameNode(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
-// forceDrainIgnored is the remark on a machine whose user expects the label to end the drain of a deletion.
+// forceDrainIgnored is the remark on a machine whose user expects the label to end the drain of a
+// deletion.
 const forceDrainIgnored = "; the label " + v1alpha1.LabelForceDrain + " has no effect on a deletion; set " + v1alpha1.LabelForceDeletion + "=true to end the drain by force"
 
-// reportProgress rests until the drain continues, and reports its progress and the conditions of the Node.
+// reportProgress rests until the drain continues, and reports its progress and the conditions of
+// the Node.
 func reportProgress(w World) Verdict {
 	if w.Drain.Text == "" {
 		return rest(w.Drain.Wake)
@@ -120,7 +124,8 @@ func reportProgress(w World) Verdict {
 	return v
 }
 
-// PreservedDrainOf returns how far the drain of a preserved machine's Node is, and what was reported of it.
+// PreservedDrainOf returns how far the drain of a preserved machine's Node is, and what was
+// reported of it.
 func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (PreservedDrain, drain.Reported) {
 	var report drain.Report
 	switch {
@@ -145,8 +150,8 @@ func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (
 	return p, reported
 }
 
-// wasAfterVM reports whether the VM, or what is needed to delete it, was requested before: the drain had ended by then, and
-// its end was reported.
+// wasAfterVM reports whether the VM, or what is needed to delete it, was requested before: the
+// drain had ended by then, and its end was reported.
 func wasAfterVM(w World) bool {
 	last := w.Machine.Status.LastOperation
 	return len(readBackoff(w).Codes) > 0 || last.Type == v1alpha1.MachineOperationDelete && last.ErrorCode != ""

@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// Regardless of which numbers and times a client has written on a machine, there is a verdict, and the verdict does not request another pass
-// at once.
+// Regardless of which numbers and times a client has written on a machine, there is a verdict, and
+// the verdict does not request another pass at once.
 func TestAbsurdNumbers(t *testing.T) {
 	duration := func(t *rapid.T, name string) *metav1.Duration {
 		if rapid.Bool().Draw(t, "no "+name) {

@@ -427,7 +427,8 @@ func setInputs(w *World, value string) error {
 	return nil
 }
 
-// setStage says how far the Node is with its update in place, since an hour after the machine was created.
+// setStage says how far the Node is with its update in place, since an hour after the machine was
+// created.
 func setStage(w *World, stage string) {
 	w.Node.Node.Status.Conditions = append(w.Node.Node.Status.Conditions, corev1.NodeCondition{
 		Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage, Message: "As before.",

@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// FieldsFact is what is known of the fields of the class' provider spec that its driver ignores or refuses.
+// FieldsFact is what is known of the fields of the class' provider spec that its driver ignores or
+// refuses.
 type FieldsFact struct {
 	// Read is false until the driver was asked.
 	Read bool
@@ -21,9 +22,10 @@ type FieldsFact struct {
 	Refused bool
 }
 
-// concerns returns what the names of fields contain that concern the security or the price of a VM, in lower case. What an unknown field means
-// is not known to its driver either, and its user may have misspelled it, so these are parts of words. A harmless field that has one of them is
-// refused until a user allows it, which costs an annotation; one that has none is ignored, and reported.
+// concerns returns what the names of fields contain that concern the security or the price of a VM,
+// in lower case. What an unknown field means is not known to its driver either, and its user may
+// have misspelled it, so these are parts of words. A harmless field that has one of them is refused
+// until a user allows it, which costs an annotation; one that has none is ignored, and reported.
 func concerns() []string {
 	return []string{
 		// security
@@ -37,14 +39,15 @@ func concerns() []string {
 	}
 }
 
-// concernsUser reports whether a field that a driver ignores may concern the security or the price of a VM.
+// concernsUser reports whether a field that a driver ignores may concern the security or the price
+// of a VM.
 func concernsUser(path string) bool {
 	name := "." + strings.ToLower(path) + "."
 	return slices.ContainsFunc(concerns(), func(part string) bool { return strings.Contains(name, part) })
 }
 
-// refusedFields returns the fields for which no VM is created from a class: those that the driver refuses; or those that it ignores, that concern security
-// or price, and that no user has allowed.
+// refusedFields returns the fields for which no VM is created from a class: those that the driver
+// refuses; or those that it ignores, that concern security or price, and that no user has allowed.
 func refusedFields(class *v1alpha1.MachineClass, fact FieldsFact) []string {
 	if fact.Refused {
 		return fact.Unknown
@@ -56,7 +59,8 @@ func refusedFields(class *v1alpha1.MachineClass, fact FieldsFact) []string {
 	return slices.DeleteFunc(slices.Clone(fact.Unknown), func(path string) bool { return !concernsUser(path) || slices.Contains(allowed, path) })
 }
 
-// checkFields asks the driver which fields of the class it ignores, and reports whether no VM is created because of them.
+// checkFields asks the driver which fields of the class it ignores, and reports whether no VM is
+// created because of them.
 func checkFields(w World) (Verdict, bool) {
 	if !w.Class.Fields.Read {
 		return do(CheckFields), true
@@ -79,8 +83,8 @@ func refusal(class *v1alpha1.MachineClass, fact FieldsFact, refused []string) st
 		class.Name, listed(refused), v1alpha1.AnnotationAllowUnknownFields, strings.Join(refused, ","))
 }
 
-// FieldsNote returns what is recorded on the class about the fields that its driver ignores or refuses, and the text of the Event about it; "" when
-// there are none.
+// FieldsNote returns what is recorded on the class about the fields that its driver ignores or
+// refuses, and the text of the Event about it; "" when there are none.
 func FieldsNote(class *v1alpha1.MachineClass, fact FieldsFact) (note, event string) {
 	switch {
 	case fact.Unreported:

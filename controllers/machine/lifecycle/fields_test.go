@@ -7,7 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestFieldsThatConcernUsers has fields of the APIs for VMs of Azure, EC2 and Google, and misspelled ones.
+// TestFieldsThatConcernUsers has fields of the APIs for VMs of Azure, EC2 and Google, and
+// misspelled ones.
 func TestFieldsThatConcernUsers(t *testing.T) {
 	for path := range strings.FieldsSeq(`
 		properties.securityProfile.encryptionAtHost properties.encryptionathost properties.securityprofil.secureBoot properties.storageProfile.osDisk.managedDisk.diskEncryptionSet

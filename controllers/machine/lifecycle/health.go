@@ -29,7 +29,8 @@ func neverJoined(m *v1alpha1.Machine) bool {
 	return last.Type == "" || last.Type == v1alpha1.MachineOperationCreate && last.State != v1alpha1.MachineStateSuccessful
 }
 
-// waitForNode rests until the Node changes. The machine fails when it has waited for longer than it may.
+// waitForNode rests until the Node changes. The machine fails when it has waited for longer than it
+// may.
 func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run, and wait for nothing but their Node
 	case v1alpha1.MachinePending:
@@ -68,16 +69,19 @@ func isOverdue(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && !w.Now.Before(joinDeadline(w))
 }
 
-// firstLook is how long a machine waits for the cache to show its Node before it is looked for past the cache: a Node can have
-// the slot label of another slot, and then only its holder follows it. Nearly all VMs join within a minute.
+// firstLook is how long a machine waits for the cache to show its Node before it is looked for past
+// the cache: a Node can have the slot label of another slot, and then only its holder follows it.
+// Nearly all VMs join within a minute.
 const firstLook = time.Minute
 
-// isLookDue reports whether the machine has waited for so long that a Node which the cache does not show may exist.
+// isLookDue reports whether the machine has waited for so long that a Node which the cache does not
+// show may exist.
 func isLookDue(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && !w.Now.Before(waitsSince(w).Add(firstLook))
 }
 
-// nextLook returns when to look for the Node again: each time after twice as long, so that a VM that takes long costs little.
+// nextLook returns when to look for the Node again: each time after twice as long, so that a VM
+// that takes long costs little.
 func nextLook(w World) time.Time {
 	since, wait := waitsSince(w), firstLook
 	for !w.Now.Before(since.Add(wait)) {
@@ -91,8 +95,8 @@ func waitsSince(w World) time.Time {
 	return joinDeadline(w).Add(-machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
 }
 
-// joinDeadline is the creation deadline, or, for a VM that was created only after that, one timeout later: what delayed
-// the VM is over, and the VM gets the whole timeout to join.
+// joinDeadline is the creation deadline, or, for a VM that was created only after that, one timeout
+// later: what delayed the VM is over, and the VM gets the whole timeout to join.
 func joinDeadline(w World) time.Time {
 	pending := w.Machine.Status.CurrentStatus.LastUpdateTime.Time
 	if pending.Before(machinefacts.CreationDeadline(w.Machine, w.Limits.CreationTimeout)) {
@@ -101,7 +105,8 @@ func joinDeadline(w World) time.Time {
 	return extended(w, pending, pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout)))
 }
 
-// elsewhere returns the remark on a VM whose Node has joined under another name than the one that the driver has returned.
+// elsewhere returns the remark on a VM whose Node has joined under another name than the one that
+// the driver has returned.
 func elsewhere(w World) string {
 	if w.Node.Elsewhere == "" {
 		return ""
@@ -110,7 +115,8 @@ func elsewhere(w World) string {
 		w.Node.Elsewhere, NodeName(w.Machine))
 }
 
-// withoutProviderID returns the remark on a VM whose Node does not join that a Node without a provider ID has joined.
+// withoutProviderID returns the remark on a VM whose Node does not join that a Node without a
+// provider ID has joined.
 func withoutProviderID(w World, m *v1alpha1.Machine) string {
 	if w.Node.State != NodePresent || !isNameless(w.Node.Node) {
 		return ""
@@ -140,8 +146,8 @@ func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventNodeUnhealthy, Message: message}}}
 }
 
-// becameHealthy records that the Node is healthy, for the first time or again. Either is a health check: to the cluster-autoscaler a
-// machine whose last operation is Create has no Node yet.
+// becameHealthy records that the Node is healthy, for the first time or again. Either is a health
+// check: to the cluster-autoscaler a machine whose last operation is Create has no Node yet.
 func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	event := Event{Reason: v1alpha1.EventNodeHealthy, Message: fmt.Sprintf("Node %q is healthy again", w.Node.Node.Name)}
 	op := v1alpha1.LastOperation{
@@ -158,8 +164,10 @@ func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Save, Machine: m, Events: []Event{event}}
 }
 
-// health returns whether the Node is healthy, and why it is not: Ready must be True, none of the listed conditions may be other than False, and a machine that
-// has not been running yet also waits for the critical components. Ready is named before others: all are Unknown when a kubelet is away.
+// health returns whether the Node is healthy, and why it is not: Ready must be True, none of the
+// listed conditions may be other than False, and a machine that has not been running yet also waits
+// for the critical components. Ready is named before others: all are Unknown when a kubelet is
+// away.
 func health(w World) (reason string, healthy bool) {
 	node := w.Node.Node
 	bad := w.Limits.NodeConditions
@@ -198,12 +206,13 @@ func NodeConditions(list string) (types []string) {
 	return types
 }
 
-// mostConditions is how many conditions of a Node are mirrored, each with texts of at most bounded.Message bytes. A kubelet may have
-// any number of any size, and a machine has to be written.
+// mostConditions is how many conditions of a Node are mirrored, each with texts of at most
+// bounded.Message bytes. A kubelet may have any number of any size, and a machine has to be
+// written.
 const mostConditions = 64
 
-// mirror copies the Node's conditions when any appeared, went, or changed its status or reason. Heartbeats alone are
-// not worth a write.
+// mirror copies the Node's conditions when any appeared, went, or changed its status or reason.
+// Heartbeats alone are not worth a write.
 func mirror(m *v1alpha1.Machine, node *corev1.Node) {
 	conditions := slices.Clone(node.Status.Conditions[:min(len(node.Status.Conditions), mostConditions)])
 	for i := range conditions {

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// checkUpdate decides when the in-place update of the Node begins or ends, while it lasts, and when it has failed. The Node's health
-// does not count then: the Node may restart.
+// checkUpdate decides when the in-place update of the Node begins or ends, while it lasts, and when
+// it has failed. The Node's health does not count then: the Node may restart.
 func checkUpdate(w World) (v Verdict, decided bool) {
 	phase, result := w.Machine.Status.CurrentStatus.Phase, inplace.Result(w.Node.Node)
 	isUpdating, hasFailed := phase == v1alpha1.MachineInPlaceUpdating, phase == v1alpha1.MachineInPlaceUpdateFailed
@@ -33,7 +33,8 @@ func checkUpdate(w World) (v Verdict, decided bool) {
 	return Verdict{}, false
 }
 
-// beginUpdate records that the Node is drained. When that is written, the Node is marked as ready for the agent.
+// beginUpdate records that the Node is drained. When that is written, the Node is marked as ready
+// for the agent.
 func beginUpdate(w World, m *v1alpha1.Machine) Verdict {
 	message := inplace.Reported(w.Node.Node) + " The in-place update begins"
 	setPhase(w, m, v1alpha1.MachineInPlaceUpdating, true)
@@ -52,7 +53,8 @@ func updateSucceeded(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventInPlaceUpdated, Message: message}}}
 }
 
-// updateFailed records the failure. The machine then waits for a user to correct the cause, or is replaced as an unhealthy one.
+// updateFailed records the failure. The machine then waits for a user to correct the cause, or is
+// replaced as an unhealthy one.
 func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 	setPhase(w, m, v1alpha1.MachineInPlaceUpdateFailed, true)
 	_, m.Status.CurrentStatus.TimeoutActive = machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
@@ -62,8 +64,9 @@ func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventInPlaceFailed, Message: message}}}
 }
 
-// awaitUpdate rests until the Node is updated, or healthy after that, or the timeout is over. Before a timeout has an effect, the Node
-// is read live: a cache that is late must not end an update that is done.
+// awaitUpdate rests until the Node is updated, or healthy after that, or the timeout is over.
+// Before a timeout has an effect, the Node is read live: a cache that is late must not end an
+// update that is done.
 func awaitUpdate(w World, m *v1alpha1.Machine) Verdict {
 	name, timeout := NodeName(m), machinefacts.InPlaceUpdateTimeout(m, w.Limits.InPlaceUpdateTimeout)
 	switch {
@@ -77,7 +80,8 @@ func awaitUpdate(w World, m *v1alpha1.Machine) Verdict {
 	return updateFailed(w, m, fmt.Sprintf("Node %q was not updated in place within the timeout of %s", name, timeout))
 }
 
-// isUpdateOverdue reports whether the Node's update, or its return from that, has taken longer than it may.
+// isUpdateOverdue reports whether the Node's update, or its return from that, has taken longer than
+// it may.
 func isUpdateOverdue(w World) bool {
 	phase := w.Machine.Status.CurrentStatus.Phase
 	return (phase == v1alpha1.MachineInPlaceUpdating || phase == v1alpha1.MachineInPlaceUpdateSuccessful) && !w.Now.Before(updateDeadline(w))
@@ -98,13 +102,15 @@ func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
 	if w.UpdateDrain.State.Ended() {
 		drained = w.UpdateDrain.Text
 	}
-	// A machine without a controller changes no set, and one whose set is not in the cache may be about to.
+	// A machine without a controller changes no set, and one whose set is not in the cache may be
+	// about to.
 	inOldSet := w.Rollout == nil && w.Disruption != DisruptionUnneeded || w.Rollout != nil && w.Rollout.IsOld
 	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, NoComponentsTaint: w.NoComponentsTaint, Drained: drained})
 }
 
-// reportUpdateDrain adds to a verdict on a running machine how far the drain before its update is, and that it has ended when the
-// Node is not selected any more. An unhealthy machine keeps the report of its health.
+// reportUpdateDrain adds to a verdict on a running machine how far the drain before its update is,
+// and that it has ended when the Node is not selected any more. An unhealthy machine keeps the
+// report of its health.
 func reportUpdateDrain(w World, v Verdict) Verdict {
 	m, r := w.Machine, w.UpdateDrain
 	if v.Machine != nil {

@@ -21,8 +21,9 @@ import (
 // updatedWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const updatedWorlds = 1000
 
-// updating is a machine with a Node that a rollout has updated in place by an agent, while the Node fails and recovers. The
-// machine is preserved all the time. Our passes are broken off anywhere, and see the Node as it was before.
+// updating is a machine with a Node that a rollout has updated in place by an agent, while the Node
+// fails and recovers. The machine is preserved all the time. Our passes are broken off anywhere,
+// and see the Node as it was before.
 type updating struct {
 	*testing.T
 
@@ -37,8 +38,9 @@ type updating struct {
 	steady  bool // nothing fails, and nothing is broken off
 }
 
-// TestUpdatesInPlaceEndRight checks after each write that the agent does not begin before the Node is empty and has a deadline, that
-// nothing is forgotten before it has had its effect, and in the end that an update that was asked for is done.
+// TestUpdatesInPlaceEndRight checks after each write that the agent does not begin before the Node
+// is empty and has a deadline, that nothing is forgotten before it has had its effect, and in the
+// end that an update that was asked for is done.
 func TestUpdatesInPlaceEndRight(t *testing.T) {
 	reached := map[string]int{}
 	for seed := range uint64(worlds.Some(updatedWorlds)) {
@@ -136,7 +138,8 @@ func (u *updating) happen() {
 	}
 }
 
-// rollout makes the Node a candidate, as the controllers of MachineDeployments do with those of an old set.
+// rollout makes the Node a candidate, as the controllers of MachineDeployments do with those of an
+// old set.
 func (u *updating) rollout() {
 	if u.node.Labels[v1alpha1.LabelCandidateForUpdate] == "" && u.node.Labels[v1alpha1.LabelUpdateResult] == "" {
 		u.inOld = true

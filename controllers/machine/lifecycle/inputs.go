@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// inputProblem is why no VM can be created now: something that has to be read first, or a failure that a user has to correct.
+// inputProblem is why no VM can be created now: something that has to be read first, or a failure
+// that a user has to correct.
 type inputProblem struct {
 	read    Action
 	code    driver.Code
@@ -26,8 +27,9 @@ type inputCheck struct {
 	find func(World) inputProblem
 }
 
-// inputChecks find what is missing or invalid of that from which a VM is created. The first problem decides, so each check may rely on
-// those before it: the class exists, and from "user data present" on, its Secrets do.
+// inputChecks find what is missing or invalid of that from which a VM is created. The first problem
+// decides, so each check may rely on those before it: the class exists, and from "user data
+// present" on, its Secrets do.
 var inputChecks = []inputCheck{
 	{"machine valid", findInvalidMachine},
 	{"class decodable", findUndecodableClass},
@@ -43,7 +45,8 @@ var inputChecks = []inputCheck{
 	{"user data small enough", findLargeUserData},
 }
 
-// checkInputs reads what the VM is created from, and reports whether it is incomplete or invalid, with the verdict for that.
+// checkInputs reads what the VM is created from, and reports whether it is incomplete or invalid,
+// with the verdict for that.
 func checkInputs(w World) (Verdict, bool) {
 	for _, check := range inputChecks {
 		switch is := check.find(w); {
@@ -78,7 +81,8 @@ func findMissingClass(w World) (none inputProblem) {
 	return none
 }
 
-// findDeletedClass finds a class that may be gone before the VM exists. One with our finalizer remains until its machines are gone.
+// findDeletedClass finds a class that may be gone before the VM exists. One with our finalizer
+// remains until its machines are gone.
 func findDeletedClass(w World) (none inputProblem) {
 	if class := w.Class.Class; class.DeletionTimestamp != nil && !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		return wrong(driver.FailedPrecondition, "MachineClass %q is being deleted and cannot be used any more; create it again when its deletion has ended", class.Name)
@@ -123,7 +127,8 @@ func findMissingUserData(w World) (none inputProblem) {
 	return none
 }
 
-// findUnreadConfig has the configuration read that the machine boots with, if the user data has a place for it.
+// findUnreadConfig has the configuration read that the machine boots with, if the user data has a
+// place for it.
 func findUnreadConfig(w World) (none inputProblem) {
 	if wantsConfig(w.Secret.UserData) && !w.Config.Read {
 		return inputProblem{read: ReadConfig}
@@ -147,7 +152,8 @@ func findLargeUserData(w World) (none inputProblem) {
 	return none
 }
 
-// shareOfConfig returns the remark on user data that is too large how much of it is machine configuration; "" when it has none.
+// shareOfConfig returns the remark on user data that is too large how much of it is machine
+// configuration; "" when it has none.
 func shareOfConfig(w World) string {
 	if !w.Config.Read {
 		return ""

@@ -12,10 +12,11 @@ import (
 // hasNode reports whether there is a Node, and that it is not another VM's.
 func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID == ownVM.ProviderID }
 
-// isKnown reports whether the Node is known to be the machine's. A Node that has joined while its VM was being deleted, and that
-// was not claimed, is not known to be the machine's by a process that has not seen the VM: only the cloud could report whose VM it
-// was, and the cloud has no record of the VM any more. Nor is the Node of a VM that the machine has never named, which is deleted by the
-// machine's UID when the cloud does not show it in time.
+// isKnown reports whether the Node is known to be the machine's. A Node that has joined while its
+// VM was being deleted, and that was not claimed, is not known to be the machine's by a process
+// that has not seen the VM: only the cloud could report whose VM it was, and the cloud has no
+// record of the VM any more. Nor is the Node of a VM that the machine has never named, which is
+// deleted by the machine's UID when the cloud does not show it in time.
 func (l *life) isKnown() bool {
 	return l.proven && l.named || l.node.Annotations[v1alpha1.AnnotationMachine] != ""
 }
@@ -27,14 +28,16 @@ func (l *life) displace() {
 	l.reportNode()
 }
 
-// reportNode has the machine looked at whose Node has changed, if the controller knows that it is its Node.
+// reportNode has the machine looked at whose Node has changed, if the controller knows that it is
+// its Node.
 func (l *life) reportNode() {
 	if NodeName(l.machine) != "" {
 		l.enqueue()
 	}
 }
 
-// setConditions changes the conditions of the Node. Of a Node that is in no slot the cache shows the name alone.
+// setConditions changes the conditions of the Node. Of a Node that is in no slot the cache shows
+// the name alone.
 func (l *life) setConditions(conditions ...corev1.NodeCondition) {
 	for _, c := range l.node.Status.Conditions {
 		if c.Type == v1alpha1.NodeInPlaceUpdate { // ours

@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// life is a small model of all that a machine has to do with. Passes run over it as the controller runs them, and are
-// broken off anywhere.
+// life is a small model of all that a machine has to do with. Passes run over it as the controller
+// runs them, and are broken off anywhere.
 type life struct {
 	t             *rapid.T
 	now           time.Time
@@ -90,8 +90,9 @@ func (l *life) see(w *World) {
 	}
 }
 
-// pass runs one pass, and notes when the next one is due. One that was broken off is tried again, by this process or the
-// next; and what it has written comes back by a watch, as do the changes of others.
+// pass runs one pass, and notes when the next one is due. One that was broken off is tried again,
+// by this process or the next; and what it has written comes back by a watch, as do the changes of
+// others.
 func (l *life) pass() {
 	machine, node := l.machine, l.node
 	l.broken, l.lags, l.due = false, false, time.Time{}
@@ -104,7 +105,8 @@ func (l *life) pass() {
 	}
 }
 
-// run runs one pass. wake is that of its last verdict; ended is false for a pass that was broken off.
+// run runs one pass. wake is that of its last verdict; ended is false for a pass that was broken
+// off.
 func (l *life) run() (wake time.Duration, ended bool) {
 	w := l.world()
 	for range 32 {
@@ -301,7 +303,8 @@ func (l *life) ask() {
 	}
 }
 
-// mayGiveUp checks that a machine that has run fails only after its health timeout, and with a disruption.
+// mayGiveUp checks that a machine that has run fails only after its health timeout, and with a
+// disruption.
 func (l *life) mayGiveUp(w World, s step) {
 	waits := s.from == v1alpha1.MachineUnknown || s.from == v1alpha1.MachineInPlaceUpdateFailed
 	hasRun := waits || s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineInPlaceUpdating || s.from == v1alpha1.MachineInPlaceUpdateSuccessful
@@ -340,8 +343,8 @@ func (l *life) drain(w *World) {
 	l.drained = w.Drain.State.Ended()
 }
 
-// unanswered is what becomes of an action that the target cluster does not answer: the pass ends, or, after a while, it goes on
-// and a machine that is being deleted records that.
+// unanswered is what becomes of an action that the target cluster does not answer: the pass ends,
+// or, after a while, it goes on and a machine that is being deleted records that.
 func (l *life) unanswered(w *World) {
 	l.broken = l.machine.DeletionTimestamp == nil || w.Drain.State.Ended() || rapid.Bool().Draw(l.t, "at first")
 	if !l.broken {
@@ -442,8 +445,8 @@ func aLife(t *rapid.T) {
 	l.settle()
 }
 
-// settle ends all faults, without an event for that, and has the machine become what it should be. The controller looks at it
-// when something happens and when it said that it would, and never else.
+// settle ends all faults, without an event for that, and has the machine become what it should be.
+// The controller looks at it when something happens and when it said that it would, and never else.
 func (l *life) settle() {
 	l.faulty = false
 	l.setDisruption(rapid.SampledFrom([]DisruptionFact{DisruptionAllowed, DisruptionUnneeded}).Draw(l.t, "disruption in the end"))

@@ -26,7 +26,8 @@ type PreservedDrain struct {
 	Again time.Time
 }
 
-// isToBeDeleted reports whether an annotation on the Machine or on its Node requests the deletion of the machine.
+// isToBeDeleted reports whether an annotation on the Machine or on its Node requests the deletion
+// of the machine.
 func isToBeDeleted(w World) bool {
 	if w.Machine.Annotations[v1alpha1.AnnotationTriggerDeletion] == "true" {
 		return true
@@ -40,8 +41,8 @@ func deletionAskedFor() []Event {
 		"The machine is deleted because it or its Node has the annotation %s", v1alpha1.AnnotationTriggerDeletion)}}
 }
 
-// ownNode returns the machine's Node; nil when it has none, and while it is not known to be the machine's. known is false when
-// the Node was only not seen: then the machine may have one.
+// ownNode returns the machine's Node; nil when it has none, and while it is not known to be the
+// machine's. known is false when the Node was only not seen: then the machine may have one.
 func ownNode(w World) (node *corev1.Node, known bool) {
 	switch {
 	case w.NoTarget || NodeName(w.Machine) == "" || w.Node.State == NodeAbsent:
@@ -55,8 +56,8 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 	return w.Node.Node, true
 }
 
-// wantedNode returns what the Node has to carry because of machine and class. What the API server has rejected is left out, so that
-// an invalid template does not prevent the claim of a Node.
+// wantedNode returns what the Node has to carry because of machine and class. What the API server
+// has rejected is left out, so that an invalid template does not prevent the claim of a Node.
 func wantedNode(w World) nodesync.Wanted {
 	wanted := nodesync.Wanted{
 		Machine: v1alpha1.RefOf(w.Machine), Slot: w.Machine.Labels[v1alpha1.LabelSlot], Rollout: w.Rollout, Applied: nodesync.AppliedOf(w.Machine),
@@ -91,8 +92,8 @@ func write(w World, v Verdict, action Action, patch *nodesync.Patch) Verdict {
 	return Verdict{Do: action, Patch: patch}
 }
 
-// restWithNode ends the pass with a Node that is in sync, or as far as the API server accepts, and wakes when time alone changes
-// something.
+// restWithNode ends the pass with a Node that is in sync, or as far as the API server accepts, and
+// wakes when time alone changes something.
 func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
@@ -106,8 +107,9 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	return remark(w, wakeAt(w, v, w.Node.RefusedUntil), append([]Event{refused}, unknownValue(p)...))
 }
 
-// isRemembered reports whether the machine records everything that is written to the Node now and that a kubelet must not change.
-// What is written to the Node before that is never removed if this process dies.
+// isRemembered reports whether the machine records everything that is written to the Node now and
+// that a kubelet must not change. What is written to the Node before that is never removed if this
+// process dies.
 func isRemembered(w World) bool {
 	template := wantedNode(w).Template
 	applied := nodesync.AppliedOf(w.Machine)
@@ -121,8 +123,9 @@ func remember(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
-// forget removes from the record on the machine what was removed from the Node, where the Node is in sync. It does so only in the pass that has written the Node: that write has another version follow, so that no late one, of a
-// process that has ended, puts anything back.
+// forget removes from the record on the machine what was removed from the Node, where the Node is
+// in sync. It does so only in the pass that has written the Node: that write has another version
+// follow, so that no late one, of a process that has ended, puts anything back.
 func forget(w World, v Verdict) Verdict {
 	template := wantedNode(w).Template
 	if template == nil || !w.Node.Written {
@@ -141,15 +144,16 @@ func forget(w World, v Verdict) Verdict {
 	return v
 }
 
-// setApplied records what the fleet has written to the Node that a kubelet must not change; nothing is recorded as no annotation.
+// setApplied records what the fleet has written to the Node that a kubelet must not change; nothing
+// is recorded as no annotation.
 func setApplied(m *v1alpha1.Machine, applied nodesync.Applied) {
 	if delete(m.Annotations, v1alpha1.AnnotationApplied); !applied.IsEmpty() {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationApplied, applied.String())
 	}
 }
 
-// uncordonAt returns when to uncordon a Node that the cluster-autoscaler has cordoned for a deletion that does not happen; asked is
-// false where it has not.
+// uncordonAt returns when to uncordon a Node that the cluster-autoscaler has cordoned for a
+// deletion that does not happen; asked is false where it has not.
 func uncordonAt(m *v1alpha1.Machine) (at time.Time, asked bool) {
 	text, asked := m.Annotations[v1alpha1.AnnotationUncordonAt]
 	at, err := time.Parse(time.RFC3339, text)
@@ -159,8 +163,8 @@ func uncordonAt(m *v1alpha1.Machine) (at time.Time, asked bool) {
 	return at, asked
 }
 
-// uncordoned removes the request to uncordon from a machine whose Node is in sync, or wakes when it is due. A cordon of another
-// client stays.
+// uncordoned removes the request to uncordon from a machine whose Node is in sync, or wakes when it
+// is due. A cordon of another client stays.
 func uncordoned(w World, v Verdict) Verdict {
 	at, asked := uncordonAt(w.Machine)
 	switch {
@@ -186,8 +190,8 @@ func unknownValue(p preserve.Verdict) []Event {
 		v1alpha1.AnnotationPreserve, p.Unknown, v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveFalse)}}
 }
 
-// remark adds to a verdict the Events of lasting states, each when its state begins or changes: what was reported is recorded on
-// the machine, for the next pass of any replica.
+// remark adds to a verdict the Events of lasting states, each when its state begins or changes:
+// what was reported is recorded on the machine, for the next pass of any replica.
 func remark(w World, v Verdict, lasting []Event) Verdict {
 	m := w.Machine
 	if v.Machine != nil {
@@ -222,7 +226,8 @@ func wakeAt(w World, v Verdict, t time.Time) Verdict {
 	return v
 }
 
-// addPreservation adds to a verdict that writes the machine whether it is preserved. A nil Node means that the machine has none.
+// addPreservation adds to a verdict that writes the machine whether it is preserved. A nil Node
+// means that the machine has none.
 func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.Verdict) {
 	m := w.Machine
 	if v.Machine != nil {

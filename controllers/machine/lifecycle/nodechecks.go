@@ -7,15 +7,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// nodeCheck decides one question about the Node of a machine that has a VM. decide returns false where the next check decides.
+// nodeCheck decides one question about the Node of a machine that has a VM. decide returns false
+// where the next check decides.
 type nodeCheck struct {
 	name   string
 	decide func(World) (v Verdict, decided bool)
 }
 
-// nodeChecks follow a machine from its VM to a healthy Node, and afterwards the health of that Node. The first check that decides
-// ends the list, so each may rely on what those before it have established: the Node exists, is the machine's, stays, carries the
-// labels by which it is watched, and is not being updated.
+// nodeChecks follow a machine from its VM to a healthy Node, and afterwards the health of that
+// Node. The first check that decides ends the list, so each may rely on what those before it have
+// established: the Node exists, is the machine's, stays, carries the labels by which it is watched,
+// and is not being updated.
 var nodeChecks = []nodeCheck{
 	{"joined", checkJoined},
 	{"owner known", findOwner},
@@ -30,8 +32,9 @@ var nodeChecks = []nodeCheck{
 	{"unhealthy", checkUnhealthy},
 }
 
-// decideHealth decides from the Node of a machine that has a VM. A Node that never was healthy, or is not healthy again, has no
-// check that decides: it is awaited until the deadline of the machine's phase.
+// decideHealth decides from the Node of a machine that has a VM. A Node that never was healthy, or
+// is not healthy again, has no check that decides: it is awaited until the deadline of the
+// machine's phase.
 func decideHealth(w World) Verdict {
 	for _, check := range nodeChecks {
 		if v, decided := check.decide(w); decided {
@@ -54,8 +57,8 @@ func isHealthy(w World) bool {
 	return healthy
 }
 
-// checkJoined decides while the Node does not exist, or is not known to. The cache alone proves nothing: before the absence of a
-// Node has an effect it is read from the API server.
+// checkJoined decides while the Node does not exist, or is not known to. The cache alone proves
+// nothing: before the absence of a Node has an effect it is read from the API server.
 func checkJoined(w World) (v Verdict, decided bool) {
 	switch w.Node.State {
 	case NodeNamed:
@@ -80,8 +83,8 @@ func checkForeign(w World) (v Verdict, decided bool) {
 	return nodeForeign(w), true
 }
 
-// checkDeleted decides when the Node is being deleted: its machine is deleted with it. The finalizer on the Node keeps it until
-// the VM has been deleted.
+// checkDeleted decides when the Node is being deleted: its machine is deleted with it. The
+// finalizer on the Node keeps it until the VM has been deleted.
 func checkDeleted(w World) (v Verdict, decided bool) {
 	if w.Node.Node.DeletionTimestamp == nil {
 		return Verdict{}, false
@@ -89,8 +92,8 @@ func checkDeleted(w World) (v Verdict, decided bool) {
 	return Verdict{Do: DeleteMachine, Why: whyNodeDeleted(w.Node.Node)}.with(v1alpha1.EventNodeDeleted, fmt.Sprintf("Node %q is being deleted; deleting its machine, too", w.Node.Node.Name)), true
 }
 
-// checkClaimed decides while the Node is not claimed. It comes before all checks of the Node's health, since without the slot
-// label no replica watches the Node.
+// checkClaimed decides while the Node is not claimed. It comes before all checks of the Node's
+// health, since without the slot label no replica watches the Node.
 func checkClaimed(w World) (v Verdict, decided bool) {
 	if isClaimed(w) {
 		return Verdict{}, false
@@ -98,7 +101,8 @@ func checkClaimed(w World) (v Verdict, decided bool) {
 	return do(ClaimNode), true
 }
 
-// checkGivenUp decides when the machine has failed and is being replaced: a Node that recovers does not change that.
+// checkGivenUp decides when the machine has failed and is being replaced: a Node that recovers does
+// not change that.
 func checkGivenUp(w World) (v Verdict, decided bool) {
 	if !isGivenUp(w) {
 		return Verdict{}, false
@@ -106,8 +110,9 @@ func checkGivenUp(w World) (v Verdict, decided bool) {
 	return Verdict{Do: Rest, Machine: observed(w)}, true
 }
 
-// checkToken decides when the Node is healthy and the bootstrap token with which it joined may exist. The token is deleted before the
-// machine is recorded as joined, since it is not looked for afterwards.
+// checkToken decides when the Node is healthy and the bootstrap token with which it joined may
+// exist. The token is deleted before the machine is recorded as joined, since it is not looked for
+// afterwards.
 func checkToken(w World) (v Verdict, decided bool) {
 	if !isHealthy(w) || w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineRunning || !mayHaveToken(w) {
 		return Verdict{}, false
@@ -135,7 +140,8 @@ func checkUnhealthy(w World) (v Verdict, decided bool) {
 	return becameUnhealthy(w, observed(w), fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason)), true
 }
 
-// nodeMissing is for a machine whose Node does not exist. One that has not joined yet continues to wait for it.
+// nodeMissing is for a machine whose Node does not exist. One that has not joined yet continues to
+// wait for it.
 func nodeMissing(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
@@ -144,8 +150,9 @@ func nodeMissing(w World) Verdict {
 	return becameUnhealthy(w, m, fmt.Sprintf("Node %q does not exist any more", NodeName(m)))
 }
 
-// nodeForeign is for a machine under whose Node's name another VM has joined. A machine that has run becomes unhealthy, as for any
-// other cause: the cause may pass, and it may concern many machines.
+// nodeForeign is for a machine under whose Node's name another VM has joined. A machine that has
+// run becomes unhealthy, as for any other cause: the cause may pass, and it may concern many
+// machines.
 func nodeForeign(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run

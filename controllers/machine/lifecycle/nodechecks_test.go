@@ -8,7 +8,8 @@ import (
 
 // nodeCase is a world of which one check is asked alone.
 type nodeCase struct {
-	// given has lines as in the scenarios, which change a machine whose VM exists and which is Pending.
+	// given has lines as in the scenarios, which change a machine whose VM exists and which is
+	// Pending.
 	check, when, given string
 	// want is the action; "" where the check must let the next one decide.
 	want Action
@@ -76,7 +77,8 @@ func TestNodeChecks(t *testing.T) {
 	}
 }
 
-// TestNodeChecksAllHaveCases fails for a check without a case in which it decides, or without one in which it does not.
+// TestNodeChecksAllHaveCases fails for a check without a case in which it decides, or without one
+// in which it does not.
 func TestNodeChecksAllHaveCases(t *testing.T) {
 	for _, check := range nodeChecks {
 		for _, decides := range []bool{true, false} {

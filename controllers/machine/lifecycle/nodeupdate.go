@@ -21,12 +21,14 @@ type nodeUpdate struct {
 
 	// After preserve.
 	preservation preserve.Verdict
-	// After compare: the patches that bring the Node in sync, nil for none, and the action that drains it, Rest for none.
+	// After compare: the patches that bring the Node in sync, nil for none, and the action that drains
+	// it, Rest for none.
 	main, status *nodesync.Patch
 	drain        Action
 }
 
-// nodeRule decides one case of the update of a Node. decide returns false where the next rule decides.
+// nodeRule decides one case of the update of a Node. decide returns false where the next rule
+// decides.
 type nodeRule struct {
 	name   string
 	decide func(*nodeUpdate) (v Verdict, decided bool)
@@ -40,16 +42,16 @@ var claimRules = []nodeRule{
 	{"Node unknown", (*nodeUpdate).findNode},
 }
 
-// absenceRules come when it is known. After them, the machine has a Node, which is claimed and not being deleted: other actions are next for
-// one that is not.
+// absenceRules come when it is known. After them, the machine has a Node, which is claimed and not
+// being deleted: other actions are next for one that is not.
 var absenceRules = []nodeRule{
 	{"machine not written", (*nodeUpdate).saveMachine},
 	{"no Node", (*nodeUpdate).restWithoutNode},
 	{"author of cordon unknown", (*nodeUpdate).findCordon},
 }
 
-// syncRules come when the Node has been compared with what it has to carry. The machine is written first, and then the Node, one request
-// after the other, until the Node is in sync.
+// syncRules come when the Node has been compared with what it has to carry. The machine is written
+// first, and then the Node, one request after the other, until the Node is in sync.
 var syncRules = []nodeRule{
 	{"Node in sync", (*nodeUpdate).restInSync},
 	{"machine differs", (*nodeUpdate).saveDifference},
@@ -59,7 +61,8 @@ var syncRules = []nodeRule{
 	{"Node not drained", (*nodeUpdate).drainNode},
 }
 
-// updateNode adds to a verdict on the health of a machine what its Node has to carry. The first rule that decides ends the list.
+// updateNode adds to a verdict on the health of a machine what its Node has to carry. The first
+// rule that decides ends the list.
 func updateNode(w World, v Verdict) Verdict {
 	u := &nodeUpdate{World: w, health: v}
 	u.node, u.known = ownNode(w)
@@ -109,7 +112,8 @@ func (u *nodeUpdate) recordClaim() (v Verdict, decided bool) {
 	return remember(u.World), true
 }
 
-// claim claims the Node. The machine may not have the name of the Node yet. That it is preserved is recorded on the machine first.
+// claim claims the Node. The machine may not have the name of the Node yet. That it is preserved is
+// recorded on the machine first.
 func (u *nodeUpdate) claim() (v Verdict, decided bool) {
 	if u.health.Do != ClaimNode {
 		return Verdict{}, false
@@ -176,7 +180,8 @@ func (u *nodeUpdate) patchStatus() (v Verdict, decided bool) {
 
 func (u *nodeUpdate) drainNode() (v Verdict, decided bool) { return do(u.drain), true }
 
-// drainOf returns the action that drains a Node whose VM stays; Rest when there is nothing to drain, or it was done in this pass.
+// drainOf returns the action that drains a Node whose VM stays; Rest when there is nothing to
+// drain, or it was done in this pass.
 func drainOf(w World, p preserve.Verdict, u inplace.Verdict) Action {
 	switch {
 	case p.Drain && w.PreservedDrain.State == preserve.DrainUnknown:

@@ -12,11 +12,12 @@ import (
 // ownerRetry is the wait before the cloud is asked again whose the VM of a Node is.
 const ownerRetry = 30 * time.Second
 
-// MayAdopt reports whether a VM without any UID that the machine's provider ID names counts as the machine's.
+// MayAdopt reports whether a VM without any UID that the machine's provider ID names counts as the
+// machine's.
 func MayAdopt(w World) bool { return w.VM.Adopting || w.VMClaims.Read && !w.VMClaims.Found }
 
-// ownsNode reports whether the Node that is there is the machine's. toFind is what has to be found out first; "" when it is
-// known.
+// ownsNode reports whether the Node that is there is the machine's. toFind is what has to be found
+// out first; "" when it is known.
 func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 	if w.Node.State != NodePresent {
 		return false, ""
@@ -39,8 +40,9 @@ func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 	return !w.NodeClaims.Found, ""
 }
 
-// adoptVM returns what to do about a VM that the provider ID names and that has not the machine's UID; "" when there is
-// nothing to do. Machine Controller Manager gives VMs no UID. again is what asks the cloud once more, and has such a VM count.
+// adoptVM returns what to do about a VM that the provider ID names and that has not the machine's
+// UID; "" when there is nothing to do. Machine Controller Manager gives VMs no UID. again is what
+// asks the cloud once more, and has such a VM count.
 func adoptVM(w World, again Action) Action {
 	switch {
 	case !w.VM.Left || w.VM.Adopting || w.VMClaims.Found:
@@ -57,8 +59,8 @@ func isForeign(w World, m *v1alpha1.Machine) bool {
 	return w.Node.State == NodePresent && !owns && toFind == ""
 }
 
-// findOwner finds out whether the Node that has joined is the machine's; wait is false when that is known. Until the cloud
-// has shown it, the machine has no Node.
+// findOwner finds out whether the Node that has joined is the machine's; wait is false when that is
+// known. Until the cloud has shown it, the machine has no Node.
 func findOwner(w World) (v Verdict, wait bool) {
 	owns, toFind := ownsNode(w, w.Machine)
 	_, missing := missingForCloud(w)

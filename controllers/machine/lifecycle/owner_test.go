@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// A VM without UID counts after a live list has shown no other Machine that claims it, and not before.
+// A VM without UID counts after a live list has shown no other Machine that claims it, and not
+// before.
 func TestMayAdopt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		adopting, read, found, want bool
@@ -28,8 +29,8 @@ func TestMayAdopt(t *testing.T) {
 	}
 }
 
-// That this process has created a VM shows to which machine a Node of that VM belongs, and nothing about a Node without a provider
-// ID.
+// That this process has created a VM shows to which machine a Node of that VM belongs, and nothing
+// about a Node without a provider ID.
 func TestWhatAMadeVMProves(t *testing.T) {
 	const created = "cloud:///i-1"
 	for name, tc := range map[string]struct {
@@ -58,9 +59,10 @@ func TestWhatAMadeVMProves(t *testing.T) {
 	}
 }
 
-// Where provider IDs have several forms, the Node is the Machine's when the cloud has returned that of the Node for a VM of the Machine. At
-// Azure a Machine that Machine Controller Manager has created names its VM by location and name, and a VM of that name in another resource
-// group is no evidence. At AWS a Node has the zone of its VM, and the cloud returns the region.
+// Where provider IDs have several forms, the Node is the Machine's when the cloud has returned that
+// of the Node for a VM of the Machine. At Azure a Machine that Machine Controller Manager has
+// created names its VM by location and name, and a VM of that name in another resource group is no
+// evidence. At AWS a Node has the zone of its VM, and the cloud returns the region.
 func TestWhatProvesANodeWhoseIDHasOtherForms(t *testing.T) {
 	const (
 		arm          = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m"

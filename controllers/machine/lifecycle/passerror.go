@@ -5,14 +5,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// PassError is an error of an API server with an action, which has lasted for a while. The action is tried again.
+// PassError is an error of an API server with an action, which has lasted for a while. The action
+// is tried again.
 type PassError struct {
 	Code    driver.Code
 	Message string
 }
 
-// reportPassError records the error for which a machine makes no progress. No machine fails for it: a replacement would meet the same
-// error. A machine that is unhealthy or has failed keeps the report of that.
+// reportPassError records the error for which a machine makes no progress. No machine fails for it:
+// a replacement would meet the same error. A machine that is unhealthy or has failed keeps the
+// report of that.
 func reportPassError(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	switch phase := m.Status.CurrentStatus.Phase; {
@@ -38,7 +40,8 @@ func reportPassError(w World) Verdict {
 	return rest(0)
 }
 
-// notePassError records that an operation fails, and returns the Event of that; none if it was reported before.
+// notePassError records that an operation fails, and returns the Event of that; none if it was
+// reported before.
 func notePassError(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, reason string) []Event {
 	if _, known := noteFailure(w, m, op, w.PassError.Code, w.PassError.Message); known {
 		return nil

@@ -20,8 +20,9 @@ import (
 // keptWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const keptWorlds = 2000
 
-// kept is a machine with a Node that people preserve, release, break and mend, while a MachineSet waits to replace it. Our
-// passes are broken off anywhere, also between the two halves of a write of the machine.
+// kept is a machine with a Node that people preserve, release, break and mend, while a MachineSet
+// waits to replace it. Our passes are broken off anywhere, also between the two halves of a write
+// of the machine.
 type kept struct {
 	*testing.T
 
@@ -36,8 +37,8 @@ type kept struct {
 	replaceable bool         // the MachineSet may have decided to replace it
 }
 
-// TestPreservedMachinesStay checks after each write what a MachineSet would decide about the machine and what the Node claims,
-// and in the end that Node and machine agree.
+// TestPreservedMachinesStay checks after each write what a MachineSet would decide about the
+// machine and what the Node claims, and in the end that Node and machine agree.
 func TestPreservedMachinesStay(t *testing.T) {
 	for seed := range uint64(worlds.Some(keptWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -115,8 +116,8 @@ func set(annotations map[string]string, value string) {
 	}
 }
 
-// giveUp is the verdict of health that an unhealthy machine has failed. It is put in the place of the machine's waiting, so
-// that updateNode has to do with it.
+// giveUp is the verdict of health that an unhealthy machine has failed. It is put in the place of
+// the machine's waiting, so that updateNode has to do with it.
 func (k *kept) giveUp(w World, v Verdict) Verdict {
 	if v.Do == Rest && w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineUnknown {
 		m := w.Machine
@@ -190,7 +191,8 @@ func (k *kept) store(m *v1alpha1.Machine) bool {
 	return true
 }
 
-// asked is what users want for the machine, as MCM defines it: the Node's annotation has precedence if it exists, or did.
+// asked is what users want for the machine, as MCM defines it: the Node's annotation has precedence
+// if it exists, or did.
 func (k *kept) asked() string {
 	own, annotated := k.machine.Annotations[v1alpha1.AnnotationPreserve]
 	last := k.machine.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]

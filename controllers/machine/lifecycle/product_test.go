@@ -121,9 +121,10 @@ func worldOf(chosen []choice) World {
 	return w
 }
 
-// TestEveryStepIsReported decides on all combinations of facts, also on those that occur only after a change by hand. A
-// step from a phase to another needs a scenario, which puts it on the page; and the product is large enough to have all steps
-// of scenarios. The short form decides on some of the combinations.
+// TestEveryStepIsReported decides on all combinations of facts, also on those that occur only after
+// a change by hand. A step from a phase to another needs a scenario, which puts it on the page; and
+// the product is large enough to have all steps of scenarios. The short form decides on some of the
+// combinations.
 func TestEveryStepIsReported(t *testing.T) {
 	steps, seen := reportedSteps(t), map[step]bool{}
 	n, stride := 0, 1

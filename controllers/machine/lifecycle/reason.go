@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
-// explained returns a verdict on a machine that is being deleted with the reason for what it deletes.
+// explained returns a verdict on a machine that is being deleted with the reason for what it
+// deletes.
 func explained(w World, v Verdict) Verdict {
 	if v.Do == DeleteVM || v.Do == DeleteNode {
 		v.Why = whyDeleted(w)
@@ -20,7 +21,8 @@ func explained(w World, v Verdict) Verdict {
 	return v
 }
 
-// whyDeleted returns why the machine is being deleted: as it was recorded when its deletion began, or as it can be seen.
+// whyDeleted returns why the machine is being deleted: as it was recorded when its deletion began,
+// or as it can be seen.
 func whyDeleted(w World) receipt.Reason {
 	if why, recorded := recordedReason(w.Machine); recorded {
 		return why
@@ -28,8 +30,8 @@ func whyDeleted(w World) receipt.Reason {
 	return whySeen(w)
 }
 
-// whySeen returns why the machine is being deleted as far as the facts show. Before anything is deleted of the machine, its set still has
-// the reason for which the set has deleted it.
+// whySeen returns why the machine is being deleted as far as the facts show. Before anything is
+// deleted of the machine, its set still has the reason for which the set has deleted it.
 func whySeen(w World) receipt.Reason {
 	if w.Decided.IsValid() {
 		return w.Decided
@@ -58,8 +60,9 @@ func whyNodeDeleted(node *corev1.Node) receipt.Reason {
 	return receipt.Because(receipt.NodeDeleted, fmt.Sprintf("Node %s was deleted at %s by another client", node.Name, node.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
-// recordReason records on a machine, which is about to be Terminating, why it is deleted. It is a condition, because the status is written
-// at that time anyway, and replaces what a Node or a client may have left under that type.
+// recordReason records on a machine, which is about to be Terminating, why it is deleted. It is a
+// condition, because the status is written at that time anyway, and replaces what a Node or a
+// client may have left under that type.
 func recordReason(w World, m *v1alpha1.Machine) {
 	why := whySeen(w)
 	m.Status.Conditions = append(slices.DeleteFunc(slices.Clone(m.Status.Conditions), isReason), corev1.NodeCondition{
@@ -68,8 +71,8 @@ func recordReason(w World, m *v1alpha1.Machine) {
 	})
 }
 
-// recordedReason returns the reason that is recorded on a machine; recorded is false before its deletion has begun, and for one whose
-// deletion another controller has begun.
+// recordedReason returns the reason that is recorded on a machine; recorded is false before its
+// deletion has begun, and for one whose deletion another controller has begun.
 func recordedReason(m *v1alpha1.Machine) (why receipt.Reason, recorded bool) {
 	i := slices.IndexFunc(m.Status.Conditions, isReason)
 	if i < 0 || m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating {

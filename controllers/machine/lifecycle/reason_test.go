@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 )
 
-// beginsDeletion is a machine that is being deleted, and whose deletion the controller sees for the first time.
+// beginsDeletion is a machine that is being deleted, and whose deletion the controller sees for the
+// first time.
 func beginsDeletion(w *World) {
 	w.Machine.DeletionTimestamp = &metav1.Time{Time: born}
 	w.Drain.State = drain.Drained // the Node has its condition, if there is one
@@ -25,8 +26,9 @@ func triggering(w *World) {
 	w.Machine.Annotations = map[string]string{v1alpha1.AnnotationTriggerDeletion: "true"}
 }
 
-// TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode has every way by which a machine is deleted. The facts that show the reason are gone
-// when VM and Node are deleted: only the record on the machine is left.
+// TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode has every way by which a machine is deleted.
+// The facts that show the reason are gone when VM and Node are deleted: only the record on the
+// machine is left.
 func TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode(t *testing.T) {
 	at := born.Format(time.RFC3339)
 	decided := receipt.Because(receipt.ScaledDown, "5 machines for 4 replicas")
@@ -78,7 +80,8 @@ func withReason(rule string) func(*World) {
 	}
 }
 
-// TestReasonOfAnUnknownRuleIsNotUsed: the rule is a label of a metric, and clients that may write the status could have set it.
+// TestReasonOfAnUnknownRuleIsNotUsed: the rule is a label of a metric, and clients that may write
+// the status could have set it.
 func TestReasonOfAnUnknownRuleIsNotUsed(t *testing.T) {
 	w := fresh(created, joined, node(), withReason("Forged"))
 	beginsDeletion(&w)
@@ -88,7 +91,8 @@ func TestReasonOfAnUnknownRuleIsNotUsed(t *testing.T) {
 	}
 }
 
-// TestReasonOfDeletedMachinesIsThatOfTheDecision has the ways by which the controller of machines deletes one itself.
+// TestReasonOfDeletedMachinesIsThatOfTheDecision has the ways by which the controller of machines
+// deletes one itself.
 func TestReasonOfDeletedMachinesIsThatOfTheDecision(t *testing.T) {
 	for name, c := range map[string]struct {
 		world World

@@ -21,13 +21,15 @@ import (
 
 // TestScenarios decides on the scenarios of the files in testdata.
 //
-// Given is always a machine that was just created, with our finalizer and an orderly class and secret, and of which nothing
-// else is known; see fresh. Each line changes that. The lines are carried out in order; the map facts, in facts_test.go,
-// has a function and an example for each key, and is where new ones go. Times are counted from the creation of the
-// machine. The names of scenarios say when they happen: docs/machine-lifecycle.md quotes those of the ones that lead
-// from one phase to another.
+// Given is always a machine that was just created, with our finalizer and an orderly class and
+// secret, and of which nothing else is known; see fresh. Each line changes that. The lines are
+// carried out in order; the map facts, in facts_test.go, has a function and an example for each
+// key, and is where new ones go. Times are counted from the creation of the machine. The names of
+// scenarios say when they happen: docs/machine-lifecycle.md quotes those of the ones that lead from
+// one phase to another.
 //
-// The verdict is worked out as follows; nothing of it is left out, so a new field of Verdict needs nothing here.
+// The verdict is worked out as follows; nothing of it is left out, so a new field of Verdict needs
+// nothing here.
 //
 //	Save                                               the action
 //	phase: Pending → Running                           the phase, also when it stays
@@ -58,8 +60,9 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// expectWaitNamed checks that what a machine waits for has a name, which the documentation of traces lists. A machine that runs, or is gone,
-// waits for nothing; one that is preserved is decided on again when that ends.
+// expectWaitNamed checks that what a machine waits for has a name, which the documentation of
+// traces lists. A machine that runs, or is gone, waits for nothing; one that is preserved is
+// decided on again when that ends.
 func expectWaitNamed(t *testing.T, documented string, w World, v Verdict) {
 	t.Helper()
 	m := w.Machine

@@ -8,8 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 )
 
-// missingSecret returns the code and the text for w.Secret.Missing. advice says what to do about one of the class' own
-// namespace.
+// missingSecret returns the code and the text for w.Secret.Missing. advice says what to do about
+// one of the class' own namespace.
 func missingSecret(w World, advice string) (driver.Code, string) {
 	class, namespace := w.Machine.Spec.Class.Name, w.Machine.Namespace
 	if w.Secret.Foreign {
@@ -20,8 +20,9 @@ func missingSecret(w World, advice string) (driver.Code, string) {
 	return driver.NotFound, fmt.Sprintf("Secret %q, which MachineClass %q names, does not exist%s", w.Secret.Missing, class, advice)
 }
 
-// AwaitsSecrets reports whether a machine with a verdict that rests continues at once when the data of its class' secrets changes: they
-// lack what it needs, or the cloud has failed with them and is not asked for a while.
+// AwaitsSecrets reports whether a machine with a verdict that rests continues at once when the data
+// of its class' secrets changes: they lack what it needs, or the cloud has failed with them and is
+// not asked for a while.
 func AwaitsSecrets(w World, v Verdict) bool {
 	if v.Machine != nil {
 		w.Machine = v.Machine

@@ -8,7 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// A placeholder of machine configuration is filled in with as many bytes as it is counted with, plain or URL-encoded.
+// A placeholder of machine configuration is filled in with as many bytes as it is counted with,
+// plain or URL-encoded.
 func TestUserDataSizeMachineConfig(t *testing.T) {
 	values := map[string]string{v1alpha1.PlaceholderMachineConfig: "a+b/c==", v1alpha1.PlaceholderMachineConfigName: "rendered-p-1"}
 	given, pairs := "<<MACHINE_CONFIG>> of <<MACHINE_CONFIG_NAME>>, "+url.QueryEscape(v1alpha1.PlaceholderMachineConfig), []string{}

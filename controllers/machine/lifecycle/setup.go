@@ -2,9 +2,10 @@ package lifecycle
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
-// checkSetUp decides when the machine has failed before its Node joined, the Node is healthy, and the VM is not set up: such a machine
-// does not recover. Its Node lacks what InitializeMachine does, such as routes for its pods. The cloud is asked, since a machine does
-// not record which of the calls has failed.
+// checkSetUp decides when the machine has failed before its Node joined, the Node is healthy, and
+// the VM is not set up: such a machine does not recover. Its Node lacks what InitializeMachine
+// does, such as routes for its pods. The cloud is asked, since a machine does not record which of
+// the calls has failed.
 func checkSetUp(w World) (v Verdict, decided bool) {
 	if !isHealthy(w) || w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || !neverJoined(w.Machine) {
 		return Verdict{}, false

@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// Stage is a part of a machine's life that is one trace. "" is none: the machine runs, or has failed.
+// Stage is a part of a machine's life that is one trace. "" is none: the machine runs, or has
+// failed.
 type Stage string
 
 // The stages, with the names of their traces.
@@ -20,7 +21,8 @@ const (
 	StageDelete Stage = "delete machine"
 )
 
-// StageOf returns the stage that a machine is in, and since when. A machine is updated in place more than once, each time since another time.
+// StageOf returns the stage that a machine is in, and since when. A machine is updated in place
+// more than once, each time since another time.
 func StageOf(m *v1alpha1.Machine) (stage Stage, since time.Time) {
 	if m.DeletionTimestamp != nil {
 		return StageDelete, m.DeletionTimestamp.Time
@@ -39,8 +41,8 @@ func stageOfPhase(m *v1alpha1.Machine) (stage Stage, since time.Time) {
 	}
 }
 
-// StageEnded returns the stage that the write of a machine ends, since when it has lasted, and why it has failed, "" if it has not. events are
-// those of the write.
+// StageEnded returns the stage that the write of a machine ends, since when it has lasted, and why
+// it has failed, "" if it has not. events are those of the write.
 func StageEnded(before, after *v1alpha1.Machine, events []Event) (stage Stage, since time.Time, failure string) {
 	if slices.ContainsFunc(events, func(e Event) bool { return e.Reason == v1alpha1.EventDeleted }) {
 		stage, since = StageOf(before)
@@ -63,7 +65,8 @@ const byUser = "a correction by a user"
 // aboutVM is what a machine waits for whose VM has to be known before it can go on.
 const aboutVM = "an answer of the cloud about the VM"
 
-// Waits returns what a machine waits for when a pass rests with a verdict, one of few texts; "" if for nothing.
+// Waits returns what a machine waits for when a pass rests with a verdict, one of few texts; "" if
+// for nothing.
 func Waits(w World, v Verdict) string {
 	if v.Waiting != "" {
 		return v.Waiting

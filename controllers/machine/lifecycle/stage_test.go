@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// inPhase returns a machine that was created at 0, has been in a phase since 10, and is deleted at 20 if that is requested.
+// inPhase returns a machine that was created at 0, has been in a phase since 10, and is deleted at
+// 20 if that is requested.
 func inPhase(phase v1alpha1.MachinePhase, deleted bool) *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(0, 0)}}
 	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: phase, LastUpdateTime: metav1.Unix(10, 0)}

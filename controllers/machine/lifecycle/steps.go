@@ -21,7 +21,8 @@ const (
 	StepJoin Step = "join"
 	// StepRun is from the creation of the Machine until then.
 	StepRun Step = "run"
-	// StepDrain is the drain before the VM is deleted, from the phase Terminating on. A Node without anything to drain has none.
+	// StepDrain is the drain before the VM is deleted, from the phase Terminating on. A Node without
+	// anything to drain has none.
 	StepDrain Step = "drain"
 	// StepDeleteVM is from the first request to delete the VM until the VM is gone.
 	StepDeleteVM Step = "delete_vm"
@@ -40,9 +41,10 @@ type Took struct {
 	Duration time.Duration
 }
 
-// StepsEnded returns the steps that ended with the write of a machine, whose Events report it. Their durations follow from times on the
-// machine, so that it does not matter which process sent the writes before. Of two writes that decide the same, an API server accepts
-// one; so each step ends once. before is the machine before the write, and now the time of it.
+// StepsEnded returns the steps that ended with the write of a machine, whose Events report it.
+// Their durations follow from times on the machine, so that it does not matter which process sent
+// the writes before. Of two writes that decide the same, an API server accepts one; so each step
+// ends once. before is the machine before the write, and now the time of it.
 func StepsEnded(before *v1alpha1.Machine, events []Event, now time.Time) (ended []Took) {
 	status := before.Status.CurrentStatus
 	took := func(step Step, since time.Time) { ended = append(ended, Took{step, max(now.Sub(since), 0)}) }
@@ -67,7 +69,8 @@ func drainEnded(event Event) bool {
 	return event.Reason == v1alpha1.EventDrained || event.Reason == v1alpha1.EventDrainForced
 }
 
-// DeletionBegan reports whether the deletion of a machine began with a write, and why; "" is not known.
+// DeletionBegan reports whether the deletion of a machine began with a write, and why; "" is not
+// known.
 func DeletionBegan(before, after *v1alpha1.Machine) (why receipt.Rule, began bool) {
 	if before.Status.CurrentStatus.Phase == v1alpha1.MachineTerminating || after.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating {
 		return "", false
@@ -76,7 +79,8 @@ func DeletionBegan(before, after *v1alpha1.Machine) (why receipt.Rule, began boo
 	return reason.Rule, true
 }
 
-// BeforeVM reports whether the write of a machine, with its Events, shows that the deletion of its VM was not requested before.
+// BeforeVM reports whether the write of a machine, with its Events, shows that the deletion of its
+// VM was not requested before.
 func BeforeVM(before, after *v1alpha1.Machine, events []Event) bool {
 	_, isFirst := DeletionBegan(before, after)
 	return isFirst || slices.ContainsFunc(events, drainEnded)
@@ -87,7 +91,8 @@ type Cause string
 
 // The causes.
 const (
-	// CauseCreate is a VM that could not be created within the creation timeout, or cannot become a Node.
+	// CauseCreate is a VM that could not be created within the creation timeout, or cannot become a
+	// Node.
 	CauseCreate Cause = "create"
 	// CauseJoin is a VM that did not become a healthy Node within the creation timeout.
 	CauseJoin Cause = "join"

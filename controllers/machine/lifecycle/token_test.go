@@ -22,7 +22,8 @@ func TestTokenLifeIsBounded(t *testing.T) {
 	}
 }
 
-// waitingFor is the world of a machine whose VM was created at minute 0 and whose Node has not joined, so many minutes later.
+// waitingFor is the world of a machine whose VM was created at minute 0 and whose Node has not
+// joined, so many minutes later.
 func waitingFor(t *testing.T, timeout time.Duration, minutes int) World {
 	t.Helper()
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)

@@ -21,29 +21,33 @@ const (
 	DisruptionUnneeded
 )
 
-// pending is the remark on a machine that waits for its disruption. It names no single cause: the machine is not decided on again when
-// that changes, and the conditions of its root are.
+// pending is the remark on a machine that waits for its disruption. It names no single cause: the
+// machine is not decided on again when that changes, and the conditions of its root are.
 const pending = "Replacement pending: deletions are held, the deletion budget or the disruption budget is exhausted, or a circuit breaker is open; " +
 	"see the conditions DeletionsHeld and CircuitBreakerOpen of its MachineDeployment, or of its MachineSet if that has no controller"
 
-// unreported is how long a machine waits for its disruption before it reports that: mostly it gets it at once.
+// unreported is how long a machine waits for its disruption before it reports that: mostly it gets
+// it at once.
 const unreported = 10 * time.Second
 
-// isToBeGivenUp reports whether the machine's Node has been unhealthy for longer than the health timeout, and the machine has its
-// disruption or needs none. A disruption was decided once, and is not decided again here.
+// isToBeGivenUp reports whether the machine's Node has been unhealthy for longer than the health
+// timeout, and the machine has its disruption or needs none. A disruption was decided once, and is
+// not decided again here.
 func isToBeGivenUp(w World) bool {
 	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	return may && isSettled(w) && (w.Disruption == DisruptionAllowed || w.Disruption == DisruptionUnneeded && !w.Now.Before(deadline))
 }
 
-// isGivenUp reports whether the machine has failed and is being replaced. A healthy Node does not change that: its set
-// may be about to delete it, and if it counted as healthy until then another one could be replaced at the same time.
+// isGivenUp reports whether the machine has failed and is being replaced. A healthy Node does not
+// change that: its set may be about to delete it, and if it counted as healthy until then another
+// one could be replaced at the same time.
 func isGivenUp(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && w.Disruption == DisruptionAllowed
 }
 
-// stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine fails its Node is read
-// live: neither a late cache nor an unreachable API server may end a healthy machine.
+// stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine fails
+// its Node is read live: neither a late cache nor an unreachable API server may end a healthy
+// machine.
 func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 	if v, decided := beginAnew(w, m); decided {
 		return v

@@ -8,11 +8,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// tokenLength is the length of a bootstrap token, "id.secret". No character of one is changed by URL encoding.
+// tokenLength is the length of a bootstrap token, "id.secret". No character of one is changed by
+// URL encoding.
 const tokenLength = 6 + 1 + 16
 
-// userDataSize returns how many bytes the user data has once its placeholders, plain and URL-encoded, are filled in. It is
-// known before there is a token, so that none is created for a VM that no cloud takes.
+// userDataSize returns how many bytes the user data has once its placeholders, plain and
+// URL-encoded, are filled in. It is known before there is a token, so that none is created for a VM
+// that no cloud takes.
 func userDataSize(w World) int {
 	size := len(w.Secret.UserData)
 	fill := func(placeholder string, plain, encoded int) {
@@ -31,7 +33,8 @@ func userDataSize(w World) int {
 	return size
 }
 
-// wantsConfig reports whether the user data has a placeholder of machine configuration, plain or URL-encoded.
+// wantsConfig reports whether the user data has a placeholder of machine configuration, plain or
+// URL-encoded.
 func wantsConfig(userData []byte) bool {
 	return slices.ContainsFunc(v1alpha1.MachineConfigPlaceholders(), func(placeholder string) bool { return hasPlaceholder(userData, placeholder) })
 }

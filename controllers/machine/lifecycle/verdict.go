@@ -27,9 +27,11 @@ const (
 	AddFinalizers Action = "AddFinalizers"
 	// FindVM asks the cloud for the machine's VM.
 	FindVM Action = "FindVM"
-	// AskCloud asks the cloud for the VM of a machine whose Node is unreachable, and records the answer in World.Evidence. It never fails.
+	// AskCloud asks the cloud for the VM of a machine whose Node is unreachable, and records the
+	// answer in World.Evidence. It never fails.
 	AskCloud Action = "AskCloud"
-	// CheckFields asks the driver which fields of the class' provider spec it ignores, and reports them on the class.
+	// CheckFields asks the driver which fields of the class' provider spec it ignores, and reports
+	// them on the class.
 	CheckFields Action = "CheckFields"
 	// CreateToken creates the machine's bootstrap token, or reads the one that it has.
 	CreateToken Action = "CreateToken"
@@ -45,19 +47,20 @@ const (
 	DeleteVM Action = "DeleteVM"
 	// FindNode reads the Node from the API server.
 	FindNode Action = "FindNode"
-	// FindNodeClaims lists from the API server the other machines that name the Node, and FindVMClaims those that name the VM.
+	// FindNodeClaims lists from the API server the other machines that name the Node, and FindVMClaims
+	// those that name the VM.
 	FindNodeClaims Action = "FindNodeClaims"
 	FindVMClaims   Action = "FindVMClaims"
-	// ClaimNode binds the Node to the machine, and adds our finalizer, the machine's name, its slot and all other metadata of Verdict.Patch
-	// to it.
+	// ClaimNode binds the Node to the machine, and adds our finalizer, the machine's name, its slot
+	// and all other metadata of Verdict.Patch to it.
 	ClaimNode Action = "ClaimNode"
 	// PatchNode writes Verdict.Patch to a claimed Node, which brings it in sync with its machine.
 	PatchNode Action = "PatchNode"
-	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes without waiting, and
-	// records its progress in World.PreservedDrain.
+	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes
+	// without waiting, and records its progress in World.PreservedDrain.
 	DrainPreserved Action = "DrainPreserved"
-	// DrainForUpdate drains the Node before its in-place update, as far as that goes without waiting, and records its progress in
-	// World.UpdateDrain.
+	// DrainForUpdate drains the Node before its in-place update, as far as that goes without waiting,
+	// and records its progress in World.UpdateDrain.
 	DrainForUpdate Action = "DrainForUpdate"
 	// SetTerminating keeps new pods off the Node, and records on it that its machine is being deleted.
 	SetTerminating Action = "SetTerminating"
@@ -65,7 +68,8 @@ const (
 	DrainNode Action = "DrainNode"
 	// DeleteNode removes our finalizer from the Node, and the Node.
 	DeleteNode Action = "DeleteNode"
-	// DeleteMachine deletes the Machine object, because its Node was deleted, or an annotation requests it.
+	// DeleteMachine deletes the Machine object, because its Node was deleted, or an annotation
+	// requests it.
 	DeleteMachine Action = "DeleteMachine"
 )
 
@@ -80,11 +84,11 @@ type Verdict struct {
 	Events []Event
 	// Why the machine is deleted, with DeleteMachine, DeleteVM and DeleteNode.
 	Why receipt.Reason
-	// RequestSweep reports, with Rest, whether the leader has to be asked, before Machine is written, to search for VMs that are not the
-	// machine's.
+	// RequestSweep reports, with Rest, whether the leader has to be asked, before Machine is written,
+	// to search for VMs that are not the machine's.
 	RequestSweep bool
-	// Waiting is what the machine waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it. Decide does where
-	// the World does not show what it waits for.
+	// Waiting is what the machine waits for, with Rest, as Waits returns it. It is for traces: the
+	// caller of Decide sets it. Decide does where the World does not show what it waits for.
 	Waiting string
 	// Patch of the Node, with ClaimNode and PatchNode.
 	Patch *nodesync.Patch
@@ -96,7 +100,8 @@ func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do =
 // Waits returns what the machine waits for, with Rest.
 func (v Verdict) Waits() string { return v.Waiting }
 
-// Reason returns why, without text of clouds, kubelets and users: the rule of a deletion, or the reason of an Event; and a sentence.
+// Reason returns why, without text of clouds, kubelets and users: the rule of a deletion, or the
+// reason of an Event; and a sentence.
 func (v Verdict) Reason() (code, why string) {
 	why = v.Do.reason()
 	if v.Do == Rest && v.Waiting != "" {

@@ -11,8 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Applied is the part of a template that the fleet has added to a Node and that a kubelet must not change: labels of the domains of
-// Kubernetes, which NodeRestriction prevents a kubelet from changing, and taints.
+// Applied is the part of a template that the fleet has added to a Node and that a kubelet must not
+// change: labels of the domains of Kubernetes, which NodeRestriction prevents a kubelet from
+// changing, and taints.
 type Applied struct {
 	// Labels are keys.
 	Labels []string `json:"labels,omitempty"`
@@ -41,10 +42,11 @@ func Restricted(template *v1alpha1.NodeTemplateSpec) (a Applied) {
 	return a.With(Applied{})
 }
 
-// Asked returns the restricted part of a template that the fleet may add to a Node and remove again. Values that exist already and
-// were not added by the fleet are excluded: an administrator's taint must not come under a tenant's control because the template has
-// it. Values that Machine Controller Manager has added belong to the fleet. Its record is trusted on a Node that is bound to no
-// machine, for a machine without a record.
+// Asked returns the restricted part of a template that the fleet may add to a Node and remove
+// again. Values that exist already and were not added by the fleet are excluded: an administrator's
+// taint must not come under a tenant's control because the template has it. Values that Machine
+// Controller Manager has added belong to the fleet. Its record is trusted on a Node that is bound
+// to no machine, for a machine without a record.
 func (a Applied) Asked(node *corev1.Node, template *v1alpha1.NodeTemplateSpec) Applied {
 	ours := a
 	if _, bound := v1alpha1.MachineOf(node); !bound && a.IsEmpty() {
@@ -97,7 +99,8 @@ func (a Applied) String() string {
 	return string(text)
 }
 
-// in returns the last applied template from the Node's record: without its restricted part, which is that of a.
+// in returns the last applied template from the Node's record: without its restricted part, which
+// is that of a.
 func (a Applied) in(last v1alpha1.NodeTemplateSpec) (merged v1alpha1.NodeTemplateSpec) {
 	merged.Labels, merged.Annotations = map[string]string{}, last.Annotations
 	for key := range last.Labels {
@@ -117,7 +120,8 @@ func (a Applied) in(last v1alpha1.NodeTemplateSpec) (merged v1alpha1.NodeTemplat
 
 func idOf(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// isRestricted reports whether a label is of the domains of Kubernetes. A kubelet may set some of these; that does no harm.
+// isRestricted reports whether a label is of the domains of Kubernetes. A kubelet may set some of
+// these; that does no harm.
 func isRestricted(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(of string) bool {

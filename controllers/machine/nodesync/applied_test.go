@@ -39,8 +39,8 @@ func TestRestrictedHasLabelsOfKubernetesAndAllTaints(t *testing.T) {
 	}
 }
 
-// A value that is on the Node already is the fleet's if the record of the machine has it, or that of Machine Controller Manager where that
-// is trusted.
+// A value that is on the Node already is the fleet's if the record of the machine has it, or that
+// of Machine Controller Manager where that is trusted.
 func TestAskedLeavesOutWhatOthersHaveAdded(t *testing.T) {
 	const ofMCM = `{"metadata":{"labels":{"` + poolLabel + `":"a"}},"spec":{"taints":[{"key":"gpu","effect":"NoSchedule"}]}}`
 	all := Applied{Labels: []string{poolLabel, tierLabel}, Taints: []string{drainTaint, gpuTaint}}

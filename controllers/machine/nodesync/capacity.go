@@ -17,8 +17,9 @@ func virtualCapacity(class *v1alpha1.MachineClass) corev1.ResourceList {
 	return class.NodeTemplate.VirtualCapacity
 }
 
-// applyCapacity merges the virtual capacity. It is recorded before it is added, and as long as it exists: annotation and
-// status are two requests, and between them the process may die and the class may change.
+// applyCapacity merges the virtual capacity. It is recorded before it is added, and as long as it
+// exists: annotation and status are two requests, and between them the process may die and the
+// class may change.
 func applyCapacity(n *corev1.Node, want corev1.ResourceList) {
 	last, known := lastCapacity(n)
 	owned := maps.Clone(want)

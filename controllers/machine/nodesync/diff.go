@@ -10,15 +10,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Patch is one strategic merge patch of a Node. It has only differences, so that values of other writers are kept.
+// Patch is one strategic merge patch of a Node. It has only differences, so that values of other
+// writers are kept.
 type Patch struct {
 	// Body is the patch, without UID and resourceVersion.
 	Body map[string]any `json:"body"`
 	// Status reports whether it is for the subresource status.
 	Status bool `json:"status,omitempty"`
-	// AsRead reports whether the patch is valid only for the Node as it was read. A late one could add values that are no longer
-	// desired or recorded. A Node that is not claimed has no other writer in the fleet, and changes often because it has just joined:
-	// for it a patch is valid for any version, unless it replaces a list.
+	// AsRead reports whether the patch is valid only for the Node as it was read. A late one could add
+	// values that are no longer desired or recorded. A Node that is not claimed has no other writer in
+	// the fleet, and changes often because it has just joined: for it a patch is valid for any
+	// version, unless it replaces a list.
 	AsRead bool `json:"asRead,omitempty"`
 }
 
@@ -38,8 +40,9 @@ func (p *Patch) WithAnnotation(key, value string) *Patch {
 	return &with
 }
 
-// Diff returns the patches that lead from one version of a Node to another: of metadata and spec, and of the status. Nil means no
-// difference. It compares labels, annotations, finalizers, taints, the cordon, capacity and conditions.
+// Diff returns the patches that lead from one version of a Node to another: of metadata and spec,
+// and of the status. Nil means no difference. It compares labels, annotations, finalizers, taints,
+// the cordon, capacity and conditions.
 func Diff(before, after *corev1.Node) (main, status *Patch) {
 	isClaimed := slices.Contains(before.Finalizers, v1alpha1.NodeFinalizerName)
 	metadata := map[string]any{}

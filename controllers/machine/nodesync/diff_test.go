@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// A patch of conditions adds, changes and removes those that differ, and leaves those of other writers.
+// A patch of conditions adds, changes and removes those that differ, and leaves those of other
+// writers.
 func TestDiffOfConditions(t *testing.T) {
 	node := func(conditions ...corev1.NodeCondition) *corev1.Node {
 		return &corev1.Node{Status: corev1.NodeStatus{Conditions: conditions}}

@@ -10,8 +10,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// FuzzForgedAnnotations: regardless of what a kubelet writes into the annotations of its Node, an administrator's restricted label and taint stay, the
-// Node gets what its machine requests, and it is written a few times at most.
+// FuzzForgedAnnotations: regardless of what a kubelet writes into the annotations of its Node, an
+// administrator's restricted label and taint stay, the Node gets what its machine requests, and it
+// is written a few times at most.
 func FuzzForgedAnnotations(f *testing.F) {
 	const template, capacity = v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity
 	const label, taint = "node-restriction.kubernetes.io/tier", "example.com/quarantine"

@@ -12,14 +12,16 @@ import (
 type Rollout struct {
 	// PreferNoSchedule has the scheduler avoid the Node for new pods.
 	PreferNoSchedule bool
-	// Autoscaler is the change of the annotation that prevents the cluster-autoscaler from removing the Node.
+	// Autoscaler is the change of the annotation that prevents the cluster-autoscaler from removing
+	// the Node.
 	Autoscaler Autoscaler
-	// IsOld reports whether the set is an old one, whose machines are replaced: what an update in place has put there stays on
-	// the Node until its machine has another set.
+	// IsOld reports whether the set is an old one, whose machines are replaced: what an update in
+	// place has put there stays on the Node until its machine has another set.
 	IsOld bool
 }
 
-// Autoscaler is a change of the annotation that prevents the cluster-autoscaler from removing a Node.
+// Autoscaler is a change of the annotation that prevents the cluster-autoscaler from removing a
+// Node.
 type Autoscaler int
 
 // The values. AutoscalerAsIs is the zero value: no change.
@@ -65,8 +67,9 @@ func (r Rollout) apply(n *corev1.Node) {
 	}
 }
 
-// KeepFromAutoscaler sets the annotation for the autoscaler, and another that records that the fleet has set it. One that a user has
-// set is the user's, and is not removed when the fleet no longer needs it.
+// KeepFromAutoscaler sets the annotation for the autoscaler, and another that records that the
+// fleet has set it. One that a user has set is the user's, and is not removed when the fleet no
+// longer needs it.
 func KeepFromAutoscaler(n *corev1.Node) {
 	if n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" {
 		return

@@ -39,8 +39,8 @@ func given() (*corev1.Node, Wanted) {
 //	uncordon:                                the cordon is to be removed
 //	slot: 8                                  of the machine; - means that it is in none
 //
-// The verdict is every request, one after the other, until there is nothing left to write: "if as read" marks a patch that
-// is valid for this version of the Node only.
+// The verdict is every request, one after the other, until there is nothing left to write: "if as
+// read" marks a patch that is valid for this version of the Node only.
 func TestScenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()

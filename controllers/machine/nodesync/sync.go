@@ -22,16 +22,18 @@ type Wanted struct {
 	Template *v1alpha1.NodeTemplateSpec
 	// Applied is the machine's record of what the fleet has added to the Node.
 	Applied Applied
-	// Rollout is what the Node must carry while machines are replaced. Nil means that it is not known, and nothing is changed.
+	// Rollout is what the Node must carry while machines are replaced. Nil means that it is not known,
+	// and nothing is changed.
 	Rollout *Rollout
 	// Uncordon removes the cordon of the Node, which must be the cluster-autoscaler's.
 	Uncordon bool
-	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity is not changed.
+	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity
+	// is not changed.
 	Class *v1alpha1.MachineClass
 }
 
-// Apply returns the Node after the next request for its metadata and spec, and the next one for its status. The given Node is not
-// changed. When nothing is left to do, the two are equal.
+// Apply returns the Node after the next request for its metadata and spec, and the next one for its
+// status. The given Node is not changed. When nothing is left to do, the two are equal.
 func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	n.Labels, n.Annotations = orEmpty(n.Labels), orEmpty(n.Annotations)
@@ -51,7 +53,8 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 	return n
 }
 
-// IsTied reports whether the Node is bound to the machine, and carries our finalizer, the machine's name and its slot.
+// IsTied reports whether the Node is bound to the machine, and carries our finalizer, the machine's
+// name and its slot.
 func (w Wanted) IsTied(node *corev1.Node) bool {
 	return node.Annotations[v1alpha1.AnnotationMachine] == w.Machine.String() && node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name && node.Labels[v1alpha1.LabelSlot] == w.Slot &&
 		slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
@@ -72,8 +75,9 @@ func (w Wanted) tie(n *corev1.Node) {
 	delete(n.Annotations, v1alpha1.AnnotationNotManaged) // it has a machine
 }
 
-// isReserved reports whether a label, annotation or taint of that name is controlled by the fleet, regardless of what a template has: it
-// would be removed and added forever, delete each machine of the template, or assign a configuration that no administrator has.
+// isReserved reports whether a label, annotation or taint of that name is controlled by the fleet,
+// regardless of what a template has: it would be removed and added forever, delete each machine of
+// the template, or assign a configuration that no administrator has.
 func isReserved(key string) bool {
 	if strings.HasPrefix(key, v1alpha1.FleetDomain) || fleetv1alpha1.IsNodeAnnotationOfDaemons(key) {
 		return true
@@ -89,8 +93,9 @@ func isReserved(key string) bool {
 	return false
 }
 
-// applyTemplate merges labels, annotations and taints, and records the desired ones. The Node's record of the last applied values is
-// trusted only for what its kubelet could remove itself; for the rest the machine's record is used.
+// applyTemplate merges labels, annotations and taints, and records the desired ones. The Node's
+// record of the last applied values is trusted only for what its kubelet could remove itself; for
+// the rest the machine's record is used.
 func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec, applied Applied) {
 	last, known := lastTemplate(n)
 	merged := applied.in(last)
@@ -103,8 +108,8 @@ func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec, applied 
 	note(n, v1alpha1.AnnotationLastAppliedNodeTemplate, template)
 }
 
-// lastTemplate returns the last applied template; known is false if the record is missing or invalid. Then nothing is removed, and
-// a new record is written.
+// lastTemplate returns the last applied template; known is false if the record is missing or
+// invalid. Then nothing is removed, and a new record is written.
 func lastTemplate(n *corev1.Node) (last v1alpha1.NodeTemplateSpec, known bool) {
 	text, noted := n.Annotations[v1alpha1.AnnotationLastAppliedNodeTemplate]
 	if err := json.Unmarshal([]byte(text), &last); !noted || err != nil {
@@ -123,7 +128,8 @@ func sameTemplate(a, b *v1alpha1.NodeTemplateSpec) bool {
 		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, sameTaint)
 }
 
-// mergeMap removes from have the values that were applied and are no longer desired, and adds the desired ones.
+// mergeMap removes from have the values that were applied and are no longer desired, and adds the
+// desired ones.
 func mergeMap(have, last, want map[string]string) {
 	for key := range last {
 		if _, still := want[key]; !still && !isReserved(key) {
@@ -137,7 +143,8 @@ func mergeMap(have, last, want map[string]string) {
 	}
 }
 
-// mergeTaints does the same with taints, which have no order, and of which a Node has one for each key and effect.
+// mergeTaints does the same with taints, which have no order, and of which a Node has one for each
+// key and effect.
 func mergeTaints(have, last, want []corev1.Taint) []corev1.Taint {
 	merged := slices.DeleteFunc(slices.Clone(have), func(t corev1.Taint) bool {
 		return find(last, t) >= 0 && find(want, t) < 0 && !isReserved(t.Key)
@@ -164,7 +171,8 @@ func sameTaint(a, b corev1.Taint) bool {
 	return a.Key == b.Key && a.Effect == b.Effect && a.Value == b.Value
 }
 
-// note returns a value as JSON. Templates and resource lists were decoded from JSON and can always be encoded.
+// note returns a value as JSON. Templates and resource lists were decoded from JSON and can always
+// be encoded.
 func note(n *corev1.Node, key string, value any) {
 	if text, err := json.Marshal(value); err == nil {
 		n.Annotations[key] = string(text)

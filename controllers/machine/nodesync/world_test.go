@@ -20,9 +20,10 @@ import (
 // nodeWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const nodeWorlds = 2000
 
-// world is a Node with several writers: the fleet, which applies what machine and class desire; another client, which has keys
-// of its own, and sometimes changes those of the fleet; and processes of the fleet that were stopped before they sent. Keys that
-// begin with "his" are the other client's, those that begin with "asked" may be desired.
+// world is a Node with several writers: the fleet, which applies what machine and class desire;
+// another client, which has keys of its own, and sometimes changes those of the fleet; and
+// processes of the fleet that were stopped before they sent. Keys that begin with "his" are the
+// other client's, those that begin with "asked" may be desired.
 type world struct {
 	*testing.T
 
@@ -40,8 +41,8 @@ type request struct {
 	version int
 }
 
-// TestNodeGetsDesiredValuesAndKeepsOthers lets all clients write for a while, while processes of the fleet die between
-// writes; and then the fleet alone, until it has nothing left to write.
+// TestNodeGetsDesiredValuesAndKeepsOthers lets all clients write for a while, while processes of
+// the fleet die between writes; and then the fleet alone, until it has nothing left to write.
 func TestNodeGetsDesiredValuesAndKeepsOthers(t *testing.T) {
 	for seed := range uint64(worlds.Some(nodeWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -76,8 +77,8 @@ func (w *world) step() {
 	}
 }
 
-// hesitate has a process of ours be stopped before it sends, and perhaps one of before go on. Of the first request for a
-// Node there is only one: until then it has no other writer in the fleet.
+// hesitate has a process of ours be stopped before it sends, and perhaps one of before go on. Of
+// the first request for a Node there is only one: until then it has no other writer in the fleet.
 func (w *world) hesitate() {
 	if patch := next(w.node, w.wanted); patch != nil && len(w.node.Finalizers) > 0 {
 		w.late = append(w.late, request{patch, w.version})

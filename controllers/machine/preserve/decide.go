@@ -16,13 +16,15 @@ type World struct {
 	Now time.Time
 	// Timeout is how long a machine is preserved without its own timeout.
 	Timeout time.Duration
-	// Reach is what is known of the API servers, and of times in which nothing was done for the machine.
+	// Reach is what is known of the API servers, and of times in which nothing was done for the
+	// machine.
 	Reach reach.Fact
 	// Machine in its current state, or as it is about to be written.
 	Machine *v1alpha1.Machine
 	// Node of the machine; nil if it has none. A Node that was not read is not nil.
 	Node *corev1.Node
-	// Rolling reports whether the Node has the autoscaler's annotation anyway, because machines are being replaced.
+	// Rolling reports whether the Node has the autoscaler's annotation anyway, because machines are
+	// being replaced.
 	Rolling bool
 	// Drain of the Node, and DrainText its message.
 	Drain     Drain
@@ -47,7 +49,8 @@ const (
 
 // Verdict is the result of a decision.
 type Verdict struct {
-	// Machine to be written. It is written before the Node, and Decide is called again after each write.
+	// Machine to be written. It is written before the Node, and Decide is called again after each
+	// write.
 	Machine *v1alpha1.Machine
 	// Node to be written; nil if there is none.
 	Node *corev1.Node
@@ -55,7 +58,8 @@ type Verdict struct {
 	Drain bool
 	// Until is when the preservation of the machine ends; zero if it is not preserved.
 	Until time.Time
-	// Began reports whether the preservation begins with this verdict, and Ended is why it has ended with it; "" if it has not.
+	// Began reports whether the preservation begins with this verdict, and Ended is why it has ended
+	// with it; "" if it has not.
 	Began bool
 	Ended string
 	// Unknown is an invalid value of the annotation; "" if there is none.
@@ -89,8 +93,9 @@ func Decide(w World) Verdict {
 	return keep(w, a)
 }
 
-// prolonged returns the machine with its expiry time after a time in which nothing could be done for it, which does not count. It is recorded when
-// that was done, so that no owner does it again. Nothing else changes an expiry time that was written.
+// prolonged returns the machine with its expiry time after a time in which nothing could be done
+// for it, which does not count. It is recorded when that was done, so that no owner does it again.
+// Nothing else changes an expiry time that was written.
 func prolonged(w World) *v1alpha1.Machine {
 	expiry := w.Machine.Status.CurrentStatus.PreserveExpiryTime
 	if expiry == nil {
@@ -112,8 +117,9 @@ func prolonged(w World) *v1alpha1.Machine {
 	return m
 }
 
-// beganAt returns when the preservation began. The expiry time does not show that, because it may have been edited, and so may the timeout: a
-// time in which nothing could be done before the preservation began must not prolong it.
+// beganAt returns when the preservation began. The expiry time does not show that, because it may
+// have been edited, and so may the timeout: a time in which nothing could be done before the
+// preservation began must not prolong it.
 func beganAt(w World, expiry time.Time) time.Time {
 	began, err := time.Parse(time.RFC3339, w.Machine.Annotations[v1alpha1.AnnotationPreserveBegan])
 	if err != nil { // it began under a manager that does not record it
@@ -122,7 +128,8 @@ func beganAt(w World, expiry time.Time) time.Time {
 	return began
 }
 
-// unknown leaves the preservation unchanged until its time is over: a typo must not delete a machine.
+// unknown leaves the preservation unchanged until its time is over: a typo must not delete a
+// machine.
 func unknown(w World, a asked, expired bool) Verdict {
 	a.byNode, a.byMachine = false, false // an invalid value is not recorded
 	if expired {
@@ -140,11 +147,13 @@ func unknown(w World, a asked, expired bool) Verdict {
 type asked struct {
 	// value that has precedence.
 	value string
-	// byNode reports whether it is the Node's, byMachine whether it is the machine's because the Node was deleted.
+	// byNode reports whether it is the Node's, byMachine whether it is the machine's because the Node
+	// was deleted.
 	byNode, byMachine bool
 }
 
-// read returns the request that has precedence. The last value of a deleted Node is recorded on the machine.
+// read returns the request that has precedence. The last value of a deleted Node is recorded on the
+// machine.
 func read(w World) asked {
 	own, annotated := w.Machine.Annotations[v1alpha1.AnnotationPreserve]
 	last := w.Machine.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]
@@ -160,8 +169,9 @@ func read(w World) asked {
 	return asked{value: own}
 }
 
-// obey records on the machine the value of its Node, which replaces the machine's own; or removes the recorded value of a deleted
-// Node, if the machine has its own. So the machine always shows the value that has precedence.
+// obey records on the machine the value of its Node, which replaces the machine's own; or removes
+// the recorded value of a deleted Node, if the machine has its own. So the machine always shows the
+// value that has precedence.
 func (a asked) obey(w World, m *v1alpha1.Machine) {
 	switch {
 	case a.byNode:
@@ -200,8 +210,9 @@ func keep(w World, a asked) Verdict {
 	return v
 }
 
-// stop ends the preservation, if it has begun: first on the Node, and, when nothing is left there, on the machine. With forget,
-// the request is removed as well, so that the preservation does not begin again.
+// stop ends the preservation, if it has begun: first on the Node, and, when nothing is left there,
+// on the machine. With forget, the request is removed as well, so that the preservation does not
+// begin again.
 func stop(w World, a asked, begun, forget bool) Verdict {
 	m := w.Machine.DeepCopy()
 	a.obey(w, m)
@@ -247,7 +258,8 @@ func (a asked) whyEnded(over bool) string {
 	return "it has recovered"
 }
 
-// Matters reports whether preservation may concern the machine regardless of the annotation of its Node.
+// Matters reports whether preservation may concern the machine regardless of the annotation of its
+// Node.
 func Matters(m *v1alpha1.Machine) bool {
 	_, asks := m.Annotations[v1alpha1.AnnotationPreserve]
 	_, noted := m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]

@@ -21,8 +21,8 @@ const (
 	toBeDrained = "The Node of the failed machine is not drained yet."
 )
 
-// showsPreserved reports whether the Node shows that its machine is preserved. The annotations for the autoscaler are not sufficient:
-// rollouts set them, too.
+// showsPreserved reports whether the Node shows that its machine is preserved. The annotations for
+// the autoscaler are not sufficient: rollouts set them, too.
 func showsPreserved(n *corev1.Node) bool {
 	if n == nil {
 		return false
@@ -102,8 +102,8 @@ func condition(n *corev1.Node) *corev1.NodeCondition {
 	return machinefacts.NodeCondition(n, v1alpha1.NodePreserved)
 }
 
-// setCondition sets the condition; the time of transition is kept while the status is unchanged, and an equal condition is not
-// changed.
+// setCondition sets the condition; the time of transition is kept while the status is unchanged,
+// and an equal condition is not changed.
 func setCondition(w World, n *corev1.Node, status corev1.ConditionStatus, reason, message string) {
 	now := metav1.NewTime(w.Now)
 	next := corev1.NodeCondition{

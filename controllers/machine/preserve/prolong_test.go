@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// A time in which nothing could be done for a machine does not count for its preservation, and counts once, whichever owner decides.
+// A time in which nothing could be done for a machine does not count for its preservation, and
+// counts once, whichever owner decides.
 func TestTimeOfAnOutageProlongsThePreservation(t *testing.T) {
 	after := now.Add
 	outage := reach.Fact{From: after(time.Hour), Back: after(4 * time.Hour)}
@@ -55,8 +56,9 @@ func TestTimeOfAnOutageProlongsThePreservation(t *testing.T) {
 	}
 }
 
-// An outage that was over before the preservation began does not prolong it, regardless of what its timeout or its expiry time has become since. One that
-// came later does, also where they have become shorter or earlier.
+// An outage that was over before the preservation began does not prolong it, regardless of what its
+// timeout or its expiry time has become since. One that came later does, also where they have
+// become shorter or earlier.
 func TestPreservationWhenEndsAsItWasWrittenRegardlessOfWhatItsTimeoutIsLater(t *testing.T) {
 	after := now.Add
 	for name, change := range map[string]func(w *World, longer bool){
@@ -98,7 +100,8 @@ func TestPreservationWhenEndsAsItWasWrittenRegardlessOfWhatItsTimeoutIsLater(t *
 	}
 }
 
-// A second outage begins within a check of the end of the first one, and before the preservation was prolonged for that.
+// A second outage begins within a check of the end of the first one, and before the preservation
+// was prolonged for that.
 func TestPreservationIsProlongedBySecondOutageSoonAfterTheFirst(t *testing.T) {
 	w := running()
 	w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow

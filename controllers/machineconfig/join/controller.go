@@ -32,16 +32,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Config is the configuration of a Controller. All fields but Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of a Controller. All fields but Gate, Workers, Metrics and Tracer are
+// required.
 type Config struct {
-	// Machines writes to the control cluster, and Fleet reads pools in the target cluster from its API server.
+	// Machines writes to the control cluster, and Fleet reads pools in the target cluster from its API
+	// server.
 	Machines machineclient.MachineV1alpha1Interface
 	Fleet    fleetclient.MachineConfigPoolsGetter
 	Pools    configcache.Pools
-	// View shows the objects of the control cluster that this replica may reconcile, and Cluster its Nodes.
+	// View shows the objects of the control cluster that this replica may reconcile, and Cluster its
+	// Nodes.
 	View    *objectcache.View
 	Cluster *target.Cluster
-	// NewSet returns the new set among the MachineSets of a MachineDeployment, the one of its template; nil when there is none.
+	// NewSet returns the new set among the MachineSets of a MachineDeployment, the one of its
+	// template; nil when there is none.
 	NewSet func(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet
 	// Prefix is that of the annotations of Nodes.
 	Prefix v1alpha1.AnnotationPrefix
@@ -57,7 +61,8 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error { return required.Fields(c, "Gate", "Workers", "Metrics", "Tracer") }
 
-// Controller joins pools with MachineDeployments. Create one with New, before the View and the Cluster are filled.
+// Controller joins pools with MachineDeployments. Create one with New, before the View and the
+// Cluster are filled.
 type Controller struct {
 	cfg         Config
 	runner      *runner.Runner[types.NamespacedName]
@@ -74,7 +79,8 @@ type failure struct {
 	since  time.Time
 }
 
-// New returns the controller, and registers its handlers. Errors: those of Config.Validate, and negative Workers.
+// New returns the controller, and registers its handlers. Errors: those of Config.Validate, and
+// negative Workers.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -101,7 +107,8 @@ func New(cfg Config) (*Controller, error) {
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
 
-// reconcile brings the template of the pool's MachineDeployment, and the Nodes that are updated in place, to what they should carry.
+// reconcile brings the template of the pool's MachineDeployment, and the Nodes that are updated in
+// place, to what they should carry.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	pool, known := c.cfg.Pools.Pool(key.Name)
 	if !known || !stamp.IsByDeployment(pool) {
@@ -127,7 +134,8 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return runner.Result{RequeueAfter: wake}, errors.Join(errs...)
 }
 
-// deploymentOf returns the MachineDeployment that a pool refers to, as it was last written; nil when it is not known.
+// deploymentOf returns the MachineDeployment that a pool refers to, as it was last written; nil
+// when it is not known.
 func (c *Controller) deploymentOf(pool *v1alpha1.MachineConfigPool) *machinev1alpha1.MachineDeployment {
 	d, known := c.cfg.View.Deployments.Get(types.NamespacedName{Namespace: pool.Spec.MachineRef.Namespace, Name: pool.Spec.MachineRef.Name})
 	if !known {
@@ -179,8 +187,8 @@ func (c *Controller) stamp(ctx context.Context, pool *v1alpha1.MachineConfigPool
 	return nil
 }
 
-// updateNode carries on the update in place of the Node of a machine; fresh is the new set. wake is when to look again; 0 for at the next
-// event.
+// updateNode carries on the update in place of the Node of a machine; fresh is the new set. wake is
+// when to look again; 0 for at the next event.
 func (c *Controller) updateNode(ctx context.Context, pool *v1alpha1.MachineConfigPool, m *machinev1alpha1.Machine, fresh *machinev1alpha1.MachineSet) (wake time.Duration, err error) {
 	node := c.nodeOf(m)
 	if node == nil {
@@ -206,7 +214,8 @@ func (c *Controller) updateNode(ctx context.Context, pool *v1alpha1.MachineConfi
 	return v.Wake, nil
 }
 
-// nodeOf returns the Node of a machine, as it was last written; nil when there is none that is the machine's.
+// nodeOf returns the Node of a machine, as it was last written; nil when there is none that is the
+// machine's.
 func (c *Controller) nodeOf(m *machinev1alpha1.Machine) *corev1.Node {
 	name := m.Labels[machinev1alpha1.LabelNode]
 	node, known := c.cfg.Cluster.Nodes.Get(types.NamespacedName{Name: name})
@@ -219,7 +228,8 @@ func (c *Controller) nodeOf(m *machinev1alpha1.Machine) *corev1.Node {
 	return node
 }
 
-// newSet returns the MachineSet to which machines are updated in place by now; nil when there is none, and while they are not.
+// newSet returns the MachineSet to which machines are updated in place by now; nil when there is
+// none, and while they are not.
 func (c *Controller) newSet(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet {
 	if d.Spec.Paused || d.Spec.Strategy.Type != machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType {
 		return nil
@@ -227,7 +237,8 @@ func (c *Controller) newSet(d *machinev1alpha1.MachineDeployment, sets []*machin
 	return c.cfg.NewSet(d, sets)
 }
 
-// nextSet returns the MachineSet that the machine of a Node is updated for; nil when it is not known.
+// nextSet returns the MachineSet that the machine of a Node is updated for; nil when it is not
+// known.
 func (c *Controller) nextSet(m *machinev1alpha1.Machine, node *corev1.Node) *machinev1alpha1.MachineSet {
 	name := node.Annotations[machinev1alpha1.AnnotationUpdateTo]
 	set, known := c.cfg.View.Sets.Get(types.NamespacedName{Namespace: m.Namespace, Name: name})

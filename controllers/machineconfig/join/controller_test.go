@@ -70,7 +70,8 @@ func (p *cachedPools) show(pool *v1alpha1.MachineConfigPool) {
 	}
 }
 
-// bench is the controller before an API server in memory of both clusters, with the MachineDeployment n/d, its one machine "m" and the Node of it.
+// bench is the controller before an API server in memory of both clusters, with the
+// MachineDeployment n/d, its one machine "m" and the Node of it.
 type bench struct {
 	*testing.T
 
@@ -118,7 +119,8 @@ func (b *bench) create() {
 	apiserver.Follow(b.server, "nodes", func(node *corev1.Node, _ bool) { b.cluster.Nodes.Apply(node, false) })
 }
 
-// newest returns the set whose template names the same configuration as that of the MachineDeployment.
+// newest returns the set whose template names the same configuration as that of the
+// MachineDeployment.
 func newest(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet {
 	for _, set := range sets {
 		if set.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig] == d.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig] {
@@ -193,7 +195,8 @@ func TestStampIsWrittenOnce(t *testing.T) {
 	})
 }
 
-// A MachineDeployment that was created anew while the watch was interrupted has the generation of the one before.
+// A MachineDeployment that was created anew while the watch was interrupted has the generation of
+// the one before.
 func TestStampOfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.store(pool("rendered-p-b"))
@@ -214,7 +217,8 @@ func TestStampOfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 	})
 }
 
-// A cache that is late shows an older target than the one that is stamped: the API server is asked before a template changes.
+// A cache that is late shows an older target than the one that is stamped: the API server is asked
+// before a template changes.
 func TestStampLateCacheBringsNothingBack(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.store(pool("rendered-p-b"))
@@ -300,7 +304,8 @@ func TestNodeIsUpdated(t *testing.T) {
 	})
 }
 
-// A failure counts after a minute, from when it was reported with what is assigned, and one that passes does not.
+// A failure counts after a minute, from when it was reported with what is assigned, and one that
+// passes does not.
 func TestNodeFails(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.report(map[string]string{prefix.CurrentConfig(): "rendered-p-a", prefix.DesiredConfig(): "rendered-p-x", prefix.State(): "degraded"})
@@ -335,8 +340,9 @@ func (b *bench) aim(config string) {
 	b.pass(time.Second)
 }
 
-// The target changes while a Node is updated, and again when that has failed: the Node is redirected when the MachineSet of the new template
-// exists, and not while the MachineDeployment is paused, or replaces machines.
+// The target changes while a Node is updated, and again when that has failed: the Node is
+// redirected when the MachineSet of the new template exists, and not while the MachineDeployment is
+// paused, or replaces machines.
 func TestNodeIsRedirected(t *testing.T) {
 	const inPlace = machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 	onBench(t, func(b *bench) {
@@ -368,7 +374,8 @@ func TestNodeIsRedirected(t *testing.T) {
 	})
 }
 
-// Another replica has assigned the next configuration in the meantime: how long the one before has failed does not count.
+// Another replica has assigned the next configuration in the meantime: how long the one before has
+// failed does not count.
 func TestNodeFailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
 	onBench(t, func(b *bench) {
 		apiserver.Add(b.server, b.set(b.deployment(), "newer", "rendered-p-c"))
@@ -383,7 +390,8 @@ func TestNodeFailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
 	})
 }
 
-// What a client writes on a Node is not followed: a Node of another machine, and a set of another MachineDeployment.
+// What a client writes on a Node is not followed: a Node of another machine, and a set of another
+// MachineDeployment.
 func TestNodeForeignIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(node *corev1.Node){
 		"of another machine":        func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationMachine] = "n/other/uid" },

@@ -17,7 +17,8 @@ const (
 	initialFile = "/etc/machine-config-daemon/initial.json"
 )
 
-// form returns the block of code in the documentation that begins with some text, with the placeholders filled in for a configuration.
+// form returns the block of code in the documentation that begins with some text, with the
+// placeholders filled in for a configuration.
 func form(t *testing.T, begin string) (text, config string) {
 	t.Helper()
 	page, err := os.ReadFile(formsPage)
@@ -45,7 +46,8 @@ func form(t *testing.T, begin string) (text, config string) {
 	return block, o.Name
 }
 
-// expectConfig fails unless a daemon reads a configuration from what a VM has in the file of --initial.
+// expectConfig fails unless a daemon reads a configuration from what a VM has in the file of
+// --initial.
 func expectConfig(t *testing.T, content []byte, want string) {
 	t.Helper()
 	if config, err := desired.Parse(content); err != nil || config.Name != want {

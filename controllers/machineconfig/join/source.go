@@ -25,7 +25,8 @@ import (
 const (
 	// MaxContent is how many bytes the value of a placeholder has at most. No VM takes more user data.
 	MaxContent = 64 << 10
-	// mostRemembered is how many contents a replica remembers: those of as many pools, of which machines are created at a time.
+	// mostRemembered is how many contents a replica remembers: those of as many pools, of which
+	// machines are created at a time.
 	mostRemembered = 16
 )
 
@@ -48,7 +49,8 @@ type SourceConfig struct {
 // Validate returns an error that names the required fields that are not set.
 func (c SourceConfig) Validate() error { return required.Fields(c) }
 
-// Source has the first configurations of machines. Create one with New. It is safe for concurrent use.
+// Source has the first configurations of machines. Create one with New. It is safe for concurrent
+// use.
 type Source struct {
 	cfg SourceConfig
 
@@ -65,8 +67,9 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	return &Source{cfg: cfg, remembered: map[string]map[string]string{}}, nil
 }
 
-// Values returns the values of the placeholders for a machine. problem is why there are none, as a sentence for the machine's status: a
-// change of a pool ends it. Errors: the request, or pools that are not listed yet.
+// Values returns the values of the placeholders for a machine. problem is why there are none, as a
+// sentence for the machine's status: a change of a pool ends it. Errors: the request, or pools that
+// are not listed yet.
 func (s *Source) Values(ctx context.Context, m *machinev1alpha1.Machine) (values map[string]string, problem string, err error) {
 	if !s.cfg.Pools.Ready() {
 		return nil, "", fmt.Errorf("find the MachineConfigPool of machine %s/%s: pools are not listed yet", m.Namespace, m.Name)
@@ -132,7 +135,8 @@ func (s *Source) remember(config string, values map[string]string) {
 	s.remembered[config], s.order = maps.Clone(values), append(s.order, config)
 }
 
-// Encode returns the values of the placeholders for a RenderedMachineConfig. Equal objects have equal values. Errors: it cannot be encoded.
+// Encode returns the values of the placeholders for a RenderedMachineConfig. Equal objects have
+// equal values. Errors: it cannot be encoded.
 func Encode(o *v1alpha1.RenderedMachineConfig) (map[string]string, error) {
 	kept := v1alpha1.RenderedMachineConfig{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "RenderedMachineConfig"}, Spec: o.Spec}
 	kept.Name = o.Name

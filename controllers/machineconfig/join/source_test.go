@@ -99,7 +99,8 @@ func (w *world) gets() int {
 	return len(w.server.Requests())
 }
 
-// A daemon accepts what the placeholders stand for, and the values are the same each time: they are read once for all machines of a set.
+// A daemon accepts what the placeholders stand for, and the values are the same each time: they are
+// read once for all machines of a set.
 func TestValues(t *testing.T) {
 	o := rendered(t, "x")
 	w := newWorld(o)

@@ -20,7 +20,8 @@ func (c *Controller) watch() {
 	c.cfg.Cluster.Nodes.OnChange(c.nodeChanged)
 }
 
-// poolChanged enqueues a pool. A pool that no longer refers to a MachineDeployment leaves it to the next one.
+// poolChanged enqueues a pool. A pool that no longer refers to a MachineDeployment leaves it to the
+// next one.
 func (c *Controller) poolChanged(before, after *v1alpha1.MachineConfigPool) {
 	for _, pool := range []*v1alpha1.MachineConfigPool{before, after} {
 		if pool == nil || pool.Spec.MachineRef == nil {
@@ -37,7 +38,8 @@ func (c *Controller) enqueue(root v1alpha1.MachineReference) {
 	}
 }
 
-// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose spec has changed.
+// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose spec has
+// changed.
 func (c *Controller) deploymentChanged(before, after *machinev1alpha1.MachineDeployment) {
 	if after == nil {
 		c.deployments.Forget(before.UID)
@@ -48,7 +50,8 @@ func (c *Controller) deploymentChanged(before, after *machinev1alpha1.MachineDep
 	}
 }
 
-// setChanged enqueues the pools of the MachineDeployment of a set that appears: Nodes may be updated to it.
+// setChanged enqueues the pools of the MachineDeployment of a set that appears: Nodes may be
+// updated to it.
 func (c *Controller) setChanged(before, after *machinev1alpha1.MachineSet) {
 	if before != nil || after == nil {
 		return
@@ -74,7 +77,8 @@ func (c *Controller) enqueuePoolsOf(m *machinev1alpha1.Machine) {
 	}
 }
 
-// nodeChanged enqueues the pools of a Node when what decisions use has changed; most changes are heartbeats.
+// nodeChanged enqueues the pools of a Node when what decisions use has changed; most changes are
+// heartbeats.
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	if after == nil {
 		c.nodes.Forget(before.UID)

@@ -27,7 +27,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Config is the configuration of the controller. All fields but Extensions, the gates, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Extensions, the gates, Workers,
+// Metrics and Tracer are required.
 type Config struct {
 	Client fleetclient.FleetV1alpha1Interface
 	Cache  *configcache.Cache
@@ -58,7 +59,8 @@ type Controller struct {
 	statuses *runner.Runner[types.NamespacedName]
 }
 
-// New returns the controller and registers its handlers with the Cache. Errors: those of Config.Validate, and negative Workers.
+// New returns the controller and registers its handlers with the Cache. Errors: those of
+// Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -137,7 +139,8 @@ func isGenerated(c *v1alpha1.MachineConfig) bool {
 	return c.Annotations[v1alpha1.AnnotationGeneratedBy] == v1alpha1.GeneratedFromKubeletConfigs
 }
 
-// reconcileStatus writes the status of a KubeletConfig, when the generated MachineConfigs of all its pools are as they are folded.
+// reconcileStatus writes the status of a KubeletConfig, when the generated MachineConfigs of all
+// its pools are as they are folded.
 func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	if !c.cfg.Cache.Ready() {
 		return runner.Result{}, nil

@@ -90,7 +90,8 @@ func (b *bench) accepted(name string) string {
 	return string(accepted.Status) + " " + accepted.Reason
 }
 
-// The settings of all KubeletConfigs are in one MachineConfig over the file of the pool's MachineConfigs, and each is reported.
+// The settings of all KubeletConfigs are in one MachineConfig over the file of the pool's
+// MachineConfigs, and each is reported.
 func TestSettingsAreFoldedOverTheDefault(t *testing.T) {
 	run(t, func(b *bench) {
 		b.Put("machineconfigs", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-p, labels: {role: p}}, spec: {config: {ignition: {version: 3.5.0},
@@ -164,7 +165,8 @@ func TestGeneratedConfigIsKept(t *testing.T) {
 	})
 }
 
-// While a KubeletConfig is invalid nothing changes for its pools, and all that select them report so.
+// While a KubeletConfig is invalid nothing changes for its pools, and all that select them report
+// so.
 func TestInvalidSettingsChangeNothing(t *testing.T) {
 	run(t, func(b *bench) {
 		b.kubelet("a", `{maxPods: 50}`)
@@ -183,7 +185,8 @@ func TestInvalidSettingsChangeNothing(t *testing.T) {
 	})
 }
 
-// An invalid file of the pool's MachineConfigs is reported by each KubeletConfig, without its content.
+// An invalid file of the pool's MachineConfigs is reported by each KubeletConfig, without its
+// content.
 func TestInvalidDefaultIsReported(t *testing.T) {
 	run(t, func(b *bench) {
 		b.Put("machineconfigs", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-p, labels: {role: p}}, spec: {config: {ignition: {version: 3.5.0},
@@ -196,7 +199,8 @@ storage: {files: [{path: /etc/kubernetes/kubelet.conf, contents: {source: "data:
 	})
 }
 
-// A status is not written before the generated MachineConfig is as it is reported: its writer may be another replica, or none.
+// A status is not written before the generated MachineConfig is as it is reported: its writer may
+// be another replica, or none.
 func TestStatusWaitsForTheOwnerOfThePool(t *testing.T) {
 	run(t, func(b *bench) {
 		b.Fail(func(write string) bool { return write == "POST machineconfigs" })

@@ -14,8 +14,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
 )
 
-// defaultOf returns the KubeletConfiguration that the MachineConfigs of a pool have without the generated one, as JSON; nil when they have none.
-// Errors: they cannot be merged, or the file is no YAML. No error has contents of the file.
+// defaultOf returns the KubeletConfiguration that the MachineConfigs of a pool have without the
+// generated one, as JSON; nil when they have none. Errors: they cannot be merged, or the file is no
+// YAML. No error has contents of the file.
 func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig, fleet merge.Fleet) ([]byte, error) {
 	selected, err := merge.Select(pool, configs)
 	selected = slices.DeleteFunc(selected, isGenerated)

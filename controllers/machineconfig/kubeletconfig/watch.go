@@ -27,8 +27,9 @@ func (c *Controller) poolChanged(before, after *v1alpha1.MachineConfigPool) {
 	c.enqueueAll()
 }
 
-// kubeletChanged enqueues a KubeletConfig, its pools before and after the change, and all other KubeletConfigs: they may override
-// each other, and one that is invalid blocks the others of its pools.
+// kubeletChanged enqueues a KubeletConfig, its pools before and after the change, and all other
+// KubeletConfigs: they may override each other, and one that is invalid blocks the others of its
+// pools.
 func (c *Controller) kubeletChanged(before, after *v1alpha1.KubeletConfig) {
 	if after == nil {
 		c.kubelets.Forget(before.UID)
@@ -47,14 +48,16 @@ func (c *Controller) kubeletChanged(before, after *v1alpha1.KubeletConfig) {
 	c.enqueueAll()
 }
 
-// isSelected reports whether a KubeletConfig selects a pool, also while it is being deleted: then the pool has to be folded without it.
+// isSelected reports whether a KubeletConfig selects a pool, also while it is being deleted: then
+// the pool has to be folded without it.
 func isSelected(pool *v1alpha1.MachineConfigPool, config *v1alpha1.KubeletConfig) bool {
 	kept := *config
 	kept.DeletionTimestamp = nil
 	return len(fold.Select(pool, []*v1alpha1.KubeletConfig{&kept})) > 0
 }
 
-// configChanged enqueues the pools whose default or whose generated MachineConfig has changed, and the KubeletConfigs.
+// configChanged enqueues the pools whose default or whose generated MachineConfig has changed, and
+// the KubeletConfigs.
 func (c *Controller) configChanged(before, after *v1alpha1.MachineConfig) {
 	about := func(config *v1alpha1.MachineConfig) *metav1.ObjectMeta {
 		if config == nil {

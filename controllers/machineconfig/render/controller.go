@@ -25,7 +25,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Config is the configuration of the controller. All fields but Namespace, Extensions, Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Namespace, Extensions, Gate,
+// Workers, Metrics and Tracer are required.
 type Config struct {
 	// Client and Target read and write in the target cluster, without a cache.
 	Client fleetclient.FleetV1alpha1Interface
@@ -37,7 +38,8 @@ type Config struct {
 	Namespace string
 
 	Cache *configcache.Cache
-	// View and Nodes have what may name RenderedMachineConfigs, as far as it is in this replica's slots. Their changes end waits early.
+	// View and Nodes have what may name RenderedMachineConfigs, as far as it is in this replica's
+	// slots. Their changes end waits early.
 	View  *objectcache.View
 	Nodes *objectcache.Nodes
 	// Written are the pools that this process has written.
@@ -80,7 +82,8 @@ type Controller struct {
 // change is when inputs of a pool have changed.
 type change struct{ first, last time.Time }
 
-// New returns the controller and registers its handlers with the Cache. Errors: those of Config.Validate, and negative Workers.
+// New returns the controller and registers its handlers with the Cache. Errors: those of
+// Config.Validate, and negative Workers.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

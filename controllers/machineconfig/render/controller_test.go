@@ -88,7 +88,8 @@ func (b *bench) expectWrites(want ...string) {
 	}
 }
 
-// A pool is rendered once for changes that belong together, and the object exists before the status names it.
+// A pool is rendered once for changes that belong together, and the object exists before the status
+// names it.
 func TestPoolIsRenderedAfterChangesHaveSettled(t *testing.T) {
 	run(t, func(b *bench) {
 		b.Put("machineconfigpools", pool("p"))
@@ -188,7 +189,8 @@ func TestCulpritIsNamed(t *testing.T) {
 	})
 }
 
-// The status could not be written after the object was created: the next pass, or the next owner, writes it without another object.
+// The status could not be written after the object was created: the next pass, or the next owner,
+// writes it without another object.
 func TestInterruptedPassIsContinued(t *testing.T) {
 	for name, passed := range map[string]string{"before the finalizer": "POST", "before the status": "PATCH machineconfigpools/p"} {
 		t.Run(name, func(t *testing.T) {
@@ -232,7 +234,8 @@ metadata: {name: %s, labels: {fleet.machine.sapcloud.io/pool: p}}, spec: {fips: 
 	})
 }
 
-// The same while the watch was interrupted: the object of a result was deleted, and another program has created one of its name.
+// The same while the watch was interrupted: the object of a result was deleted, and another program
+// has created one of its name.
 func TestForeignContentInThePlaceOfATargetIsNoticed(t *testing.T) {
 	run(t, func(b *bench) {
 		first := b.started()
@@ -267,7 +270,8 @@ func node(name, desired string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s, annotations: {machine-config-daemon.v1.openshift.com/desiredConfig: %q}}}`, name, desired)
 }
 
-// Of old results those are deleted that nothing names, when the pool is complete and they are a day old; what is named stays.
+// Of old results those are deleted that nothing names, when the pool is complete and they are a day
+// old; what is named stays.
 func TestGarbageIsCollected(t *testing.T) {
 	run(t, func(b *bench) {
 		first := b.started()

@@ -19,10 +19,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// sweepEvery is the time between two lists of all that may name a RenderedMachineConfig of a pool which has more than are kept.
+// sweepEvery is the time between two lists of all that may name a RenderedMachineConfig of a pool
+// which has more than are kept.
 const sweepEvery = time.Hour
 
-// collect deletes RenderedMachineConfigs of a pool that nothing names, and releases those that are being deleted.
+// collect deletes RenderedMachineConfigs of a pool that nothing names, and releases those that are
+// being deleted.
 func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPool) (runner.Result, error) {
 	now := c.cfg.Clock.Now()
 	var cached []*v1alpha1.RenderedMachineConfig
@@ -62,7 +64,8 @@ func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPo
 	return runner.Result{RequeueAfter: every}, nil
 }
 
-// listUses lists a pool's RenderedMachineConfigs and all that may name one. A change from now on causes another list.
+// listUses lists a pool's RenderedMachineConfigs and all that may name one. A change from now on
+// causes another list.
 func (c *Controller) listUses(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
 	c.setSweep(pool, func(s *sweep) { s.isDue = false })
 	all, uses, err = c.live(ctx, pool)
@@ -76,7 +79,8 @@ func (c *Controller) listUses(ctx context.Context, pool string) (all []*v1alpha1
 	return all, uses, err
 }
 
-// release removes the finalizer of a pool that is being deleted, and its RenderedMachineConfigs before, when nothing names one of them.
+// release removes the finalizer of a pool that is being deleted, and its RenderedMachineConfigs
+// before, when nothing names one of them.
 func (c *Controller) release(ctx context.Context, pool *v1alpha1.MachineConfigPool) (runner.Result, error) {
 	if !slices.Contains(pool.Finalizers, v1alpha1.FinalizerInUse) {
 		return runner.Result{}, nil

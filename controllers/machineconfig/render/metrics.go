@@ -8,8 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Collectors return the metrics of this replica's pools. While acts returns false it may have lost them without a notice, and reports
-// none.
+// Collectors return the metrics of this replica's pools. While acts returns false it may have lost
+// them without a notice, and reports none.
 func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
 	type pool = *v1alpha1.MachineConfigPool
 	return []prometheus.Collector{telemetry.NewGauges(acts, c.cfg.Cache.Owned,

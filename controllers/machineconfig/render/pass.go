@@ -41,7 +41,8 @@ func (c *Controller) render(ctx context.Context, w merge.World) (*v1alpha1.Machi
 	return after, nil
 }
 
-// read adds a RenderedMachineConfig with its content to the world, or removes it if it does not exist.
+// read adds a RenderedMachineConfig with its content to the world, or removes it if it does not
+// exist.
 func (c *Controller) read(ctx context.Context, w *merge.World, name string) error {
 	w.Rendered = slices.DeleteFunc(w.Rendered, func(r *v1alpha1.RenderedMachineConfig) bool { return r.Name == name })
 	live, err := c.cfg.Client.RenderedMachineConfigs().Get(ctx, name, metav1.GetOptions{})
@@ -56,7 +57,8 @@ func (c *Controller) read(ctx context.Context, w *merge.World, name string) erro
 	return nil
 }
 
-// verify remembers that the content of a RenderedMachineConfig is that of its name. The API server rejects changes.
+// verify remembers that the content of a RenderedMachineConfig is that of its name. The API server
+// rejects changes.
 func (c *Controller) verify(r *v1alpha1.RenderedMachineConfig) {
 	if !r.Verify() {
 		return

@@ -23,8 +23,8 @@ func renderedConfigs() schema.GroupVersionResource {
 
 func isNothing(err error) bool { return errors.Is(err, deletion.ErrNothing) }
 
-// live lists the metadata of a pool's RenderedMachineConfigs, and then all that may name one. What names one after its list names one that
-// exists, or its target.
+// live lists the metadata of a pool's RenderedMachineConfigs, and then all that may name one. What
+// names one after its list names one that exists, or its target.
 func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelPool: pool}).String()
 	rendered := c.cfg.Target.Resource(renderedConfigs())
@@ -77,8 +77,9 @@ func (c *Controller) names(ctx context.Context) (names []string, err error) {
 	return names, errors.Join(err1, err2, err3, err4)
 }
 
-// templates calls visit with each page of a list, and missing with the annotations of the template of each object that cannot be decoded.
-// Errors: those of a request, and a template that cannot be decoded.
+// templates calls visit with each page of a list, and missing with the annotations of the template
+// of each object that cannot be decoded. Errors: those of a request, and a template that cannot be
+// decoded.
 func templates[L interface {
 	runtime.Object
 	decode.Page

@@ -16,8 +16,8 @@ const (
 	releaseAfter = time.Second
 	// releasePause is the least time between two lists that such changes cause for a pool.
 	releasePause = 30 * time.Second
-	// releaseEvery is the time between two lists while a pool waits and no change was seen: what names its RenderedMachineConfigs may be
-	// in caches of other replicas only.
+	// releaseEvery is the time between two lists while a pool waits and no change was seen: what names
+	// its RenderedMachineConfigs may be in caches of other replicas only.
 	releaseEvery = 10 * time.Minute
 )
 
@@ -57,7 +57,8 @@ func (c *Controller) waiting() (pools []string) {
 	return pools
 }
 
-// watchUses registers the handlers of what may name a RenderedMachineConfig, as far as the caches of this replica have it.
+// watchUses registers the handlers of what may name a RenderedMachineConfig, as far as the caches
+// of this replica have it.
 func (c *Controller) watchUses() {
 	c.cfg.Nodes.OnChange(c.NodeChanged)
 	template := func(annotations map[string]string) []string {
@@ -72,14 +73,16 @@ func (c *Controller) watchUses() {
 	c.cfg.Cache.OnPool(c.countsChanged)
 }
 
-// NodeChanged is called with each change of a Node that this replica watches, for itself or for one of its pools.
+// NodeChanged is called with each change of a Node that this replica watches, for itself or for one
+// of its pools.
 func (c *Controller) NodeChanged(before, after *corev1.Node) {
 	onUse(c, func(n *corev1.Node) []string {
 		return []string{n.Annotations[c.cfg.Prefix.CurrentConfig()], n.Annotations[c.cfg.Prefix.DesiredConfig()]}
 	})(before, after)
 }
 
-// onUse returns a handler that has the pools looked at whose RenderedMachineConfigs an object does not name any more, if they wait for that.
+// onUse returns a handler that has the pools looked at whose RenderedMachineConfigs an object does
+// not name any more, if they wait for that.
 func onUse[T comparable](c *Controller, names func(T) []string) func(before, after T) {
 	var none T
 	return func(before, after T) {
@@ -106,8 +109,8 @@ func onUse[T comparable](c *Controller, names func(T) []string) func(before, aft
 	}
 }
 
-// countsChanged has the pools looked at that wait, when Nodes of another pool have got its target, or it has lost some: they may have been theirs
-// before, and be in caches of other replicas only.
+// countsChanged has the pools looked at that wait, when Nodes of another pool have got its target,
+// or it has lost some: they may have been theirs before, and be in caches of other replicas only.
 func (c *Controller) countsChanged(before, after *v1alpha1.MachineConfigPool) {
 	if before == nil || after == nil ||
 		after.Status.UpdatedMachineCount <= before.Status.UpdatedMachineCount && after.Status.MachineCount >= before.Status.MachineCount {

@@ -125,7 +125,8 @@ func TestFailedListIsRepeated(t *testing.T) {
 	})
 }
 
-// A pool that is deleted goes when no Node names one of its RenderedMachineConfigs, and these go before it.
+// A pool that is deleted goes when no Node names one of its RenderedMachineConfigs, and these go
+// before it.
 func TestPoolIsReleasedWhenNothingNamesItsConfigs(t *testing.T) {
 	run(t, func(b *bench) {
 		first := b.started()
@@ -155,7 +156,8 @@ func (b *bench) expectGone() {
 	}
 }
 
-// Each change that can end the wait of a pool does so without a timer, and one that cannot causes no list.
+// Each change that can end the wait of a pool does so without a timer, and one that cannot causes
+// no list.
 func TestChangesEndTheWaitOfAPool(t *testing.T) {
 	machine := func(config string) *machinev1alpha1.Machine {
 		return &machinev1alpha1.Machine{ObjectMeta: naming(config)}
@@ -249,7 +251,8 @@ func TestChangesEndTheWaitOfAPool(t *testing.T) {
 	}
 }
 
-// However many changes there are, lists have a pause between them; the last change is followed by one.
+// However many changes there are, lists have a pause between them; the last change is followed by
+// one.
 func TestListsOfAWaitingPoolAreBounded(t *testing.T) {
 	run(t, func(b *bench) {
 		first := b.started()

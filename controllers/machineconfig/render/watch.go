@@ -41,7 +41,8 @@ func (c *Controller) forget(pool string) {
 	delete(c.swept, pool)
 }
 
-// concerns reports whether a pool has changed in what this controller reads or writes, apart from its spec.
+// concerns reports whether a pool has changed in what this controller reads or writes, apart from
+// its spec.
 func concerns(before, after *v1alpha1.MachineConfigPool) bool {
 	condition := func(p *v1alpha1.MachineConfigPool) *metav1.Condition {
 		return meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolRenderDegraded)
@@ -71,7 +72,8 @@ func aboutOf(config *v1alpha1.MachineConfig) *metav1.ObjectMeta {
 	return &config.ObjectMeta
 }
 
-// isSame reports whether two versions of a MachineConfig are selected by the same pools, and result in the same.
+// isSame reports whether two versions of a MachineConfig are selected by the same pools, and result
+// in the same.
 func isSame(before, after *v1alpha1.MachineConfig) bool {
 	return equality.Semantic.DeepEqual(before.Labels, after.Labels) && equality.Semantic.DeepEqual(before.Annotations, after.Annotations) &&
 		equality.Semantic.DeepEqual(before.Spec, after.Spec) && before.DeletionTimestamp.Equal(after.DeletionTimestamp)
@@ -96,7 +98,8 @@ func (c *Controller) controllerConfigChanged(_, after *v1alpha1.ControllerConfig
 	}
 }
 
-// renderedChanged enqueues the pool of a RenderedMachineConfig that is being deleted, or was: it may be needed again.
+// renderedChanged enqueues the pool of a RenderedMachineConfig that is being deleted, or was: it
+// may be needed again.
 func (c *Controller) renderedChanged(before, after *metav1.PartialObjectMetadata) {
 	switch {
 	case after == nil:

@@ -34,7 +34,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// ReadEvery is the time between two reads of a folder with templates. The kubelet, too, updates a volume with a ConfigMap each minute.
+// ReadEvery is the time between two reads of a folder with templates. The kubelet, too, updates a
+// volume with a ConfigMap each minute.
 const ReadEvery = time.Minute
 
 // Reasons of the conditions of the ControllerConfig.
@@ -44,7 +45,8 @@ const (
 	reasonFailed    = "RenderingFailed"
 )
 
-// Config is the configuration of the controller. All fields but Extensions, Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Extensions, Gate, Workers, Metrics
+// and Tracer are required.
 type Config struct {
 	Client fleetclient.FleetV1alpha1Interface
 	Cache  *configcache.Cache
@@ -76,7 +78,8 @@ type Controller struct {
 	queue    *runner.Runner[types.NamespacedName]
 }
 
-// New returns the controller and registers its handlers with the Cache. Errors: those of Config.Validate.
+// New returns the controller and registers its handlers with the Cache. Errors: those of
+// Config.Validate.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -210,8 +213,9 @@ func (c *Controller) leaveIfLost(config *v1alpha1.ControllerConfig) {
 	}
 }
 
-// pullSecret returns the content of the Secret that the ControllerConfig names; "" if it names none. The Secret is watched from now on. again
-// is the time after which it has to be read although it is; 0 is never.
+// pullSecret returns the content of the Secret that the ControllerConfig names; "" if it names
+// none. The Secret is watched from now on. again is the time after which it has to be read although
+// it is; 0 is never.
 func (c *Controller) pullSecret(ctx context.Context, config *v1alpha1.ControllerConfig) (content string, again time.Duration, err error) {
 	ref := config.Spec.PullSecretRef
 	if ref == nil {
@@ -248,7 +252,8 @@ func (c *Controller) fail(ctx context.Context, config *v1alpha1.ControllerConfig
 	return err
 }
 
-// write writes the three conditions: that which the reason belongs to is True, the others are False.
+// write writes the three conditions: that which the reason belongs to is True, the others are
+// False.
 func (c *Controller) write(ctx context.Context, config *v1alpha1.ControllerConfig, reason, message string) (*v1alpha1.ControllerConfig, error) {
 	desired := config.DeepCopy()
 	desired.Status.ObservedGeneration = config.Generation

@@ -148,7 +148,8 @@ func TestFailureChangesNothing(t *testing.T) {
 	})
 }
 
-// The Secret must have the type of pull secrets. Its creation, its change and its deletion are noticed at once, and it is not read without one.
+// The Secret must have the type of pull secrets. Its creation, its change and its deletion are
+// noticed at once, and it is not read without one.
 func TestPullSecret(t *testing.T) {
 	run(t, func(b *bench) {
 		secret := func(kind, content string) {
@@ -190,8 +191,8 @@ func TestPullSecret(t *testing.T) {
 	})
 }
 
-// A replica that loses the ControllerConfig stops watching the Secret, also after a pass that was not finished then, and the one that gets it
-// begins.
+// A replica that loses the ControllerConfig stops watching the Secret, also after a pass that was
+// not finished then, and the one that gets it begins.
 func TestPullSecretIsWatchedByTheOwner(t *testing.T) {
 	for name, isGated := range map[string]bool{"no pass": true, "a pass that goes on": false} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,8 @@ import (
 type Source interface {
 	// Run follows the templates until ctx ends, and calls changed when they have changed.
 	Run(ctx context.Context, changed func())
-	// Read returns the templates by name; nil while they are not known. isWatched means that Run reports changes. Errors: there are none.
+	// Read returns the templates by name; nil while they are not known. isWatched means that Run
+	// reports changes. Errors: there are none.
 	Read() (templates map[string]string, isWatched bool, err error)
 }
 
@@ -41,7 +42,8 @@ type Folder string
 // Run does nothing.
 func (Folder) Run(context.Context, func()) {}
 
-// Read returns the files of the folder whose names do not begin with a dot. Errors: it cannot be read.
+// Read returns the files of the folder whose names do not begin with a dot. Errors: it cannot be
+// read.
 func (f Folder) Read() (map[string]string, bool, error) {
 	root, err := os.OpenRoot(string(f))
 	if err != nil {

@@ -20,13 +20,15 @@ import (
 )
 
 const (
-	// mostTaints is how many taints a pass writes; assignments and drains of the same pool do not wait for more.
+	// mostTaints is how many taints a pass writes; assignments and drains of the same pool do not wait
+	// for more.
 	mostTaints = 50
 	// mostNames is how many Nodes an Event names.
 	mostNames = 5
 )
 
-// write changes a Node, if it still has the version that was decided on. It returns nil without an error when the Node is gone.
+// write changes a Node, if it still has the version that was decided on. It returns nil without an
+// error when the Node is gone.
 func (c *Controller) write(ctx context.Context, node *corev1.Node, change func(node *corev1.Node)) (*corev1.Node, error) {
 	if err := runner.MayGoOn(ctx); err != nil {
 		return nil, err
@@ -43,8 +45,8 @@ func (c *Controller) write(ctx context.Context, node *corev1.Node, change func(n
 	return small(written), nil
 }
 
-// assign writes the assignments of the verdict, each in one patch with the end of the taint. The first error ends it: the others are decided on
-// anew.
+// assign writes the assignments of the verdict, each in one patch with the end of the taint. The
+// first error ends it: the others are decided on anew.
 func (c *Controller) assign(ctx context.Context, p *pass) error {
 	var names []string
 	var failed error
@@ -78,8 +80,9 @@ func isUpdateInProgress(t corev1.Taint) bool {
 	return t.Key == v1alpha1.TaintUpdateInProgress && t.Effect == corev1.TaintEffectPreferNoSchedule
 }
 
-// taint adds and removes the taint UpdateInProgress, of Nodes that the verdict does not assign: an assignment ends the taint itself. It
-// returns after what time it has to go on, 0 when it is done. A Node that has changed since is left to the pass that its change causes.
+// taint adds and removes the taint UpdateInProgress, of Nodes that the verdict does not assign: an
+// assignment ends the taint itself. It returns after what time it has to go on, 0 when it is done.
+// A Node that has changed since is left to the pass that its change causes.
 func (c *Controller) taint(ctx context.Context, p *pass) (again time.Duration, err error) {
 	nodes := map[string]*corev1.Node{}
 	for _, node := range p.world.Nodes {

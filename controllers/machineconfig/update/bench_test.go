@@ -41,7 +41,8 @@ func TestMain(m *testing.M) { bubbles.Main(m) }
 
 const prefix = v1alpha1.DaemonPrefix
 
-// cluster is a target cluster: its API server, with an oracle that sees each write of a Node, and the replicas of a fleet.
+// cluster is a target cluster: its API server, with an oracle that sees each write of a Node, and
+// the replicas of a fleet.
 type cluster struct {
 	*testing.T
 
@@ -390,7 +391,8 @@ func (c *cluster) send(req *http.Request) (*http.Response, error) {
 	return resp, err //nolint:wrapcheck // it is the transport
 }
 
-// sendStale answers a list of Nodes with an older one: the planted bug of a cache that is taken for the API server.
+// sendStale answers a list of Nodes with an older one: the planted bug of a cache that is taken for
+// the API server.
 func (c *cluster) sendStale(req *http.Request) (*http.Response, error) {
 	resp, err := c.server.RoundTrip(req)
 	if err != nil {
@@ -406,7 +408,8 @@ func (c *cluster) sendStale(req *http.Request) (*http.Response, error) {
 	return resp, err //nolint:wrapcheck // it is the transport
 }
 
-// check is the oracle: a write of the fleet never makes more Nodes unavailable than maxUnavailable allows, and writes only what is the fleet's.
+// check is the oracle: a write of the fleet never makes more Nodes unavailable than maxUnavailable
+// allows, and writes only what is the fleet's.
 func (c *cluster) check(name string, before, after []*corev1.Node) {
 	stored := c.server.Get("machineconfigpools", "", "p")
 	if stored == nil {

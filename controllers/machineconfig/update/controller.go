@@ -34,16 +34,19 @@ import (
 // gather is how long the events of Nodes are gathered for one pass over their pool.
 const gather = 100 * time.Millisecond
 
-// Config is the configuration of a Controller. All fields but Namespace, Servers, NodeChanged, Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of a Controller. All fields but Namespace, Servers, NodeChanged,
+// Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	Pools configcache.Pools
 	// Owns reports whether this replica may work on a pool now.
 	Owns func(pool *v1alpha1.MachineConfigPool) bool
-	// Fleet reads and writes pools in the target cluster from its API server; Written are those that this process has written.
+	// Fleet reads and writes pools in the target cluster from its API server; Written are those that
+	// this process has written.
 	Fleet   fleetclient.MachineConfigPoolsGetter
 	Written *patch.Latest[*v1alpha1.MachineConfigPool]
 	Cluster *target.Cluster
-	// View has the objects of the control cluster in this replica's slots. Metadata reads others, from the API server, in Namespace; "" means all.
+	// View has the objects of the control cluster in this replica's slots. Metadata reads others, from
+	// the API server, in Namespace; "" means all.
 	View      *objectcache.View
 	Metadata  metadata.Interface
 	Namespace string
@@ -54,9 +57,11 @@ type Config struct {
 	Drain  drain.Settings
 	// Servers are what this process knows of API servers.
 	Servers target.Servers
-	// Held reports whether deletions are held in a namespace; "" is that of pools that select Nodes by labels.
+	// Held reports whether deletions are held in a namespace; "" is that of pools that select Nodes by
+	// labels.
 	Held func(namespace string) (why string, held bool)
-	// NodeChanged is called with each change of a Node that a pool of this replica selects; nil where it is not needed. It must return soon.
+	// NodeChanged is called with each change of a Node that a pool of this replica selects; nil where
+	// it is not needed. It must return soon.
 	NodeChanged func(before, after *corev1.Node)
 	// Prefix is that of the annotations of Nodes.
 	Prefix  v1alpha1.AnnotationPrefix
@@ -86,7 +91,8 @@ type Controller struct {
 	counts  counters
 }
 
-// New returns the controller, and registers its handlers. Errors: those of Config.Validate, and negative Workers.
+// New returns the controller, and registers its handlers. Errors: those of Config.Validate, and
+// negative Workers.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -161,8 +167,9 @@ type pass struct {
 	verdict candidates.Verdict
 }
 
-// decide observes the pool and decides: on what this process knows, and again on what the API server has if a Node is to be assigned a
-// configuration, or a drain to begin. isKnown is false while the Nodes are not known; a pass follows when they are.
+// decide observes the pool and decides: on what this process knows, and again on what the API
+// server has if a Node is to be assigned a configuration, or a drain to begin. isKnown is false
+// while the Nodes are not known; a pass follows when they are.
 func (c *Controller) decide(ctx context.Context, p *pass) (isKnown bool, err error) {
 	for _, isLive := range []bool{false, true} {
 		ctx, span := telemetry.Step(ctx, telemetry.ObserveSpan)
@@ -195,7 +202,8 @@ func verdictOf(v candidates.Verdict) string {
 	return "Rest"
 }
 
-// readPool replaces the pool of a pass by what the API server has. isThere is false when it is gone.
+// readPool replaces the pool of a pass by what the API server has. isThere is false when it is
+// gone.
 func (c *Controller) readPool(ctx context.Context, p *pass) (isThere bool, err error) {
 	live, err := c.cfg.Fleet.MachineConfigPools().Get(ctx, p.pool.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -208,7 +216,8 @@ func (c *Controller) readPool(ctx context.Context, p *pass) (isThere bool, err e
 	return true, nil
 }
 
-// settledIn returns the time until what Nodes report may be acted on after an outage of an API server; 0 when nothing is known of one.
+// settledIn returns the time until what Nodes report may be acted on after an outage of an API
+// server; 0 when nothing is known of one.
 func (c *Controller) settledIn() time.Duration {
 	fact := c.cfg.Servers.Under(c.cfg.Cluster)
 	if fact.Away { // a check reports when it is back

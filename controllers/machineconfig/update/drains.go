@@ -93,8 +93,9 @@ func (d *drains) leave(pool string, but ...types.UID) (nodes []types.UID) {
 	return nodes
 }
 
-// answer carries out what daemons request, and drops the drains that are not requested any more. It returns after what time a drain has to be
-// continued; 0 when an event wakes it. Errors: those of all Nodes; one Node does not keep the others waiting.
+// answer carries out what daemons request, and drops the drains that are not requested any more. It
+// returns after what time a drain has to be continued; 0 when an event wakes it. Errors: those of
+// all Nodes; one Node does not keep the others waiting.
 func (c *Controller) answer(ctx context.Context, p *pass) (wake time.Duration, err error) {
 	var errs []error
 	var wanted []types.UID
@@ -116,7 +117,8 @@ func (c *Controller) answer(ctx context.Context, p *pass) (wake time.Duration, e
 	return wake, errors.Join(errs...)
 }
 
-// uncordon ends the cordon of a drain, if it is the fleet's, and answers the request in the same write.
+// uncordon ends the cordon of a drain, if it is the fleet's, and answers the request in the same
+// write.
 func (c *Controller) uncordon(ctx context.Context, r candidates.Request) error {
 	_, err := c.write(ctx, r.Node, func(node *corev1.Node) {
 		if _, ours := node.Annotations[v1alpha1.AnnotationCordonedBy]; ours {
@@ -129,8 +131,8 @@ func (c *Controller) uncordon(ctx context.Context, r candidates.Request) error {
 	return err
 }
 
-// begin cordons a Node and records since when it is drained and, unless it was cordoned before, that the cordon is the fleet's. It returns
-// the Node as written; nil when it is gone.
+// begin cordons a Node and records since when it is drained and, unless it was cordoned before,
+// that the cordon is the fleet's. It returns the Node as written; nil when it is gone.
 func (c *Controller) begin(ctx context.Context, pool string, node *corev1.Node) (*corev1.Node, error) {
 	return c.write(ctx, node, func(node *corev1.Node) {
 		if node.Annotations[v1alpha1.AnnotationDrainSince] == "" {
@@ -185,7 +187,8 @@ func (c *Controller) drain(ctx context.Context, p *pass, r candidates.Request) (
 	return is.report.Wake, nil
 }
 
-// since returns since when a Node is drained. What cannot be read, or is in the future, is now: the kubelet of the Node can write it.
+// since returns since when a Node is drained. What cannot be read, or is in the future, is now: the
+// kubelet of the Node can write it.
 func (c *Controller) since(node *corev1.Node) time.Time {
 	now := c.cfg.Clock.Now()
 	since, err := time.Parse(time.RFC3339, node.Annotations[v1alpha1.AnnotationDrainSince])

@@ -41,8 +41,9 @@ func newCounters() counters {
 	return c
 }
 
-// Collectors return the metrics of pools. Those of each pool are calculated at each scrape from the pools that this replica works on. While acts
-// returns false this replica may have lost its slots without a notice, and reports none.
+// Collectors return the metrics of pools. Those of each pool are calculated at each scrape from the
+// pools that this replica works on. While acts returns false this replica may have lost its slots
+// without a notice, and reports none.
 func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
 	return []prometheus.Collector{c.counts.assigned, c.counts.drained, telemetry.NewGauges(acts, c.shown, gauges()...)}
 }

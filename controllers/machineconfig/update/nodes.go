@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// watches has the Nodes that the pools of this replica select by labels. Each pool has its own watch, which the API server filters.
+// watches has the Nodes that the pools of this replica select by labels. Each pool has its own
+// watch, which the API server filters.
 type watches struct {
 	nodes   corev1client.NodeInterface
 	changed func(pool string)
@@ -37,7 +38,8 @@ func newWatches(nodes corev1client.NodeInterface, changed func(pool string), nod
 	return &watches{nodes: nodes, changed: changed, node: node, kick: make(chan struct{}, 1), wanted: map[string]string{}, running: map[string]*watched{}}
 }
 
-// get returns the Nodes that a pool selects. ok is false while they were not listed; changed is called when they were.
+// get returns the Nodes that a pool selects. ok is false while they were not listed; changed is
+// called when they were.
 func (w *watches) get(pool, selector string) (nodes []*corev1.Node, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 )
 
-// sight is what a pass sees of the Nodes that its pool selects or refers to, before it is resolved which of them are the pool's.
+// sight is what a pass sees of the Nodes that its pool selects or refers to, before it is resolved
+// which of them are the pool's.
 type sight struct {
 	stamp.Standing
 
@@ -25,8 +26,9 @@ type sight struct {
 	problem   string
 }
 
-// observe records in the pass what is known of its pool and Nodes; with isLive, what the API server has. isKnown is false while that is not
-// known, and when the pool is gone. Errors: those of requests.
+// observe records in the pass what is known of its pool and Nodes; with isLive, what the API server
+// has. isKnown is false while that is not known, and when the pool is gone. Errors: those of
+// requests.
 func (c *Controller) observe(ctx context.Context, p *pass, isLive bool) (isKnown bool, err error) {
 	if isLive {
 		if isThere, err := c.readPool(ctx, p); err != nil || !isThere {
@@ -75,7 +77,8 @@ func (c *Controller) hold(pool *v1alpha1.MachineConfigPool) string {
 	return why
 }
 
-// seeSelected sees the Nodes that the pool selects by labels. Those of machines that another pool refers to are not the pool's.
+// seeSelected sees the Nodes that the pool selects by labels. Those of machines that another pool
+// refers to are not the pool's.
 func (c *Controller) seeSelected(ctx context.Context, p *pass, isLive bool) (isKnown bool, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(p.pool.Spec.NodeSelector)
 	if err != nil || selector.Empty() {
@@ -113,7 +116,8 @@ func (c *Controller) seeSelected(ctx context.Context, p *pass, isLive bool) (isK
 	return true, nil
 }
 
-// seeReferred sees the Nodes of the machines that the pool refers to. A cached Node that is missing in a live list counts as absent.
+// seeReferred sees the Nodes of the machines that the pool refers to. A cached Node that is missing
+// in a live list counts as absent.
 func (c *Controller) seeReferred(ctx context.Context, p *pass, isLive bool) (isKnown bool, err error) {
 	ref := *p.pool.Spec.MachineRef
 	sets, roll, slot, problem := c.setsOf(ref)
@@ -156,7 +160,8 @@ func (c *Controller) seeReferred(ctx context.Context, p *pass, isLive bool) (isK
 	return true, nil
 }
 
-// setsOf returns the MachineSets that a pool refers to, what their MachineDeployment does to their machines, and the label of their slot.
+// setsOf returns the MachineSets that a pool refers to, what their MachineDeployment does to their
+// machines, and the label of their slot.
 func (c *Controller) setsOf(ref v1alpha1.MachineReference) (sets []*machinev1alpha1.MachineSet, roll stamp.Roll, slot, problem string) {
 	key := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	if ref.Kind == stamp.KindDeployment {

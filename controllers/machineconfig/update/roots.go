@@ -18,8 +18,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// roots finds the MachineDeployment, or the MachineSet, of the machine of a Node, also where another replica reconciles it. What was read is
-// remembered while the Node exists: a machine changes its root only when a client rewrites owner references.
+// roots finds the MachineDeployment, or the MachineSet, of the machine of a Node, also where
+// another replica reconciles it. What was read is remembered while the Node exists: a machine
+// changes its root only when a client rewrites owner references.
 type roots struct {
 	view      *objectcache.View
 	metadata  metadata.Interface
@@ -45,8 +46,8 @@ func (r *roots) forget(node types.UID) {
 	delete(r.known, node)
 }
 
-// of returns the root of the machine of a Node; the zero value for a Node without one. A Node that names a machine which does not name the
-// Node has none: its kubelet can write that.
+// of returns the root of the machine of a Node; the zero value for a Node without one. A Node that
+// names a machine which does not name the Node has none: its kubelet can write that.
 func (r *roots) of(ctx context.Context, node *corev1.Node) (v1alpha1.MachineReference, error) {
 	ref, bound := machinev1alpha1.MachineOf(node)
 	if !bound || r.namespace != "" && ref.Namespace != r.namespace {

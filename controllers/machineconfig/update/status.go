@@ -17,15 +17,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// statusPace is for how long changes of counts and messages are gathered for one write, and slowStatusPace for how long while Nodes are being
-// updated. A condition that changes its status or reason is written at once.
+// statusPace is for how long changes of counts and messages are gathered for one write, and
+// slowStatusPace for how long while Nodes are being updated. A condition that changes its status or
+// reason is written at once.
 const (
 	statusPace     = time.Second
 	slowStatusPace = 5 * time.Second
 )
 
-// report writes the counts and the conditions of the pool, where they differ. It returns after what time a change has to be written that is
-// delayed.
+// report writes the counts and the conditions of the pool, where they differ. It returns after what
+// time a change has to be written that is delayed.
 func (c *Controller) report(ctx context.Context, p *pass) (wait time.Duration, err error) {
 	wanted := p.pool.DeepCopy()
 	wanted.Status = withConditions(p.verdict.Status, p.pool.Status.Conditions)
@@ -61,7 +62,8 @@ func withConditions(status v1alpha1.MachineConfigPoolStatus, before []metav1.Con
 	return status
 }
 
-// indexOf returns the place of a condition, so that conditions do not change their order; behind all others when it is new.
+// indexOf returns the place of a condition, so that conditions do not change their order; behind
+// all others when it is new.
 func indexOf(conditions []metav1.Condition, of string) int {
 	if i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == of }); i >= 0 {
 		return i

@@ -38,7 +38,8 @@ func selecting(p *v1alpha1.MachineConfigPool) {
 	p.Status.CompletedMachineConfig = "a"
 }
 
-// story runs a test with one replica that owns the pool p of target b, with Nodes n1 and n2 that have a.
+// story runs a test with one replica that owns the pool p of target b, with Nodes n1 and n2 that
+// have a.
 func story(t *testing.T, before, act func(c *cluster, r *replica)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,8 +128,9 @@ func TestUpdateOfANode(t *testing.T) {
 	})
 }
 
-// The node lifecycle controller removes its taints from a Node that has become Ready: the end of the cordon comes after that, and is not
-// rejected. It comes, too, when that controller does nothing.
+// The node lifecycle controller removes its taints from a Node that has become Ready: the end of
+// the cordon comes after that, and is not rejected. It comes, too, when that controller does
+// nothing.
 func TestEndOfTheCordonWaitsForTheTaintsOfNotReady(t *testing.T) {
 	for name, removed := range map[string]bool{"removed": true, "kept": false} {
 		t.Run(name, func(t *testing.T) {
@@ -230,7 +232,8 @@ func TestPodThatCannotBeEvictedEventNamesItAndTheUpdateGoesOn(t *testing.T) {
 	})
 }
 
-// The annotations of a Node are written by its kubelet: they have no effect on other Nodes, and none beyond maxUnavailable.
+// The annotations of a Node are written by its kubelet: they have no effect on other Nodes, and
+// none beyond maxUnavailable.
 func TestForgedRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		forge []string
@@ -330,7 +333,8 @@ func TestWatchFollowsSelectorAndPool(t *testing.T) {
 	})
 }
 
-// The Nodes of machines that a pool refers to are its own, also where the labels of another pool select them.
+// The Nodes of machines that a pool refers to are its own, also where the labels of another pool
+// select them.
 func TestPoolByReference(t *testing.T) {
 	story(t, func(c *cluster, r *replica) {
 		c.pool("p", "b", two)
@@ -380,7 +384,8 @@ func TestPoolByReference(t *testing.T) {
 	})
 }
 
-// A MachineDeployment that was created anew has the generation of the one before, and none of its machines.
+// A MachineDeployment that was created anew has the generation of the one before, and none of its
+// machines.
 func TestReferenceToAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 	deployment := func(uid types.UID, version string) *machinev1alpha1.MachineDeployment {
 		d := &machinev1alpha1.MachineDeployment{ObjectMeta: objectMeta("m", "d", map[string]string{machinev1alpha1.LabelSlot: "7"})}

@@ -76,7 +76,8 @@ func (c *Controller) enqueueOwned() {
 	}
 }
 
-// poolChanged enqueues a pool. A change of which Nodes a pool has may change which Nodes the others have.
+// poolChanged enqueues a pool. A change of which Nodes a pool has may change which Nodes the others
+// have.
 func (c *Controller) poolChanged(before, after *v1alpha1.MachineConfigPool) {
 	switch {
 	case after == nil:
@@ -140,7 +141,8 @@ func standing(m *machinev1alpha1.Machine) stance {
 	return s
 }
 
-// matters reports whether a change of a Node may change a decision. The heartbeats of kubelets do not.
+// matters reports whether a change of a Node may change a decision. The heartbeats of kubelets do
+// not.
 func matters(before, after *corev1.Node) bool {
 	if before == nil || after == nil {
 		return true
@@ -175,15 +177,16 @@ func (c *Controller) forgetNode(node *corev1.Node) {
 	c.roots.forget(node.UID)
 }
 
-// leaveIfLost drops what is remembered for a pool at the end of its pass, if it is not this replica's any more: the pass may have
-// remembered something since it was noticed.
+// leaveIfLost drops what is remembered for a pool at the end of its pass, if it is not this
+// replica's any more: the pass may have remembered something since it was noticed.
 func (c *Controller) leaveIfLost(name string) {
 	if pool, known := c.cfg.Pools.Pool(name); !known || !c.cfg.Owns(pool) {
 		c.leave(name)
 	}
 }
 
-// leave stops watching for a pool that is not this replica's, and drops its drains: its owner continues them.
+// leave stops watching for a pool that is not this replica's, and drops its drains: its owner
+// continues them.
 func (c *Controller) leave(pool string) {
 	c.watches.drop(pool)
 	for _, node := range c.drains.leave(pool) {

@@ -19,10 +19,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// world is a pool with its Nodes and their daemons, replicas that own it one after the other, and faults drawn from a seed.
+// world is a pool with its Nodes and their daemons, replicas that own it one after the other, and
+// faults drawn from a seed.
 //
-// What a daemon does with a configuration depends on the first letter of its name: "g" works after a reboot, "r" without one; "k" is applied,
-// and the kubelet does not start with it; "d" cannot be applied; "h" leaves the Node not Ready in the middle.
+// What a daemon does with a configuration depends on the first letter of its name: "g" works after
+// a reboot, "r" without one; "k" is applied, and the kubelet does not start with it; "d" cannot be
+// applied; "h" leaves the Node not Ready in the middle.
 type world struct {
 	*cluster
 
@@ -204,7 +206,8 @@ func (w *world) disturb() {
 	}
 }
 
-// settle has users repair what they have broken, sets a target that works, and lets everything finish.
+// settle has users repair what they have broken, sets a target that works, and lets everything
+// finish.
 func (w *world) settle() {
 	w.isQuiet = true
 	w.take(w.startOne())
@@ -247,7 +250,8 @@ func (w *world) live(percent int) {
 	}
 }
 
-// explains checks that the status has the cause for each Node that is not on the target, while nothing happens.
+// explains checks that the status has the cause for each Node that is not on the target, while
+// nothing happens.
 func (w *world) explains() {
 	status := w.getPool("p").Status
 	named := ""
@@ -301,7 +305,8 @@ func play(t *testing.T, seed uint64, plant func(w *world)) (wrong []string) {
 	return wrong
 }
 
-// Regardless of what happens, maxUnavailable is respected; and when users have repaired what they broke and the target works, every Node ends on it.
+// Regardless of what happens, maxUnavailable is respected; and when users have repaired what they
+// broke and the target works, every Node ends on it.
 func TestWorlds(t *testing.T) {
 	for seed := range uint64(worlds.Some(40)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -312,8 +317,8 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// A roll-out costs at most five writes for each Node, one list for each time that Nodes are assigned or drains begin, and a write of the status every few
-// seconds.
+// A roll-out costs at most five writes for each Node, one list for each time that Nodes are
+// assigned or drains begin, and a write of the status every few seconds.
 func TestRollOutWritesAndLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{cluster: newCluster(t), random: rand.New(rand.NewPCG(1, 1)), dead: map[string]bool{}, reboots: map[string]string{}, isQuiet: true}
@@ -348,8 +353,8 @@ func TestRollOutWritesAndLists(t *testing.T) {
 	})
 }
 
-// An assignment that a former owner has sent may arrive after the next owner has counted. The drains of the next owner respect maxUnavailable
-// all the same.
+// An assignment that a former owner has sent may arrive after the next owner has counted. The
+// drains of the next owner respect maxUnavailable all the same.
 func TestWorldsLateAssignments(t *testing.T) {
 	for seed := range uint64(worlds.Some(30)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// createNew creates the new set, after the API server has confirmed that the cache misses none. creating is false while the old
-// sets have to be changed first, or when it was tried.
+// createNew creates the new set, after the API server has confirmed that the cache misses none.
+// creating is false while the old sets have to be changed first, or when it was tried.
 func createNew(s *sets) (v Verdict, creating bool) {
 	switch w := s.w; {
 	case slices.ContainsFunc(w.Owned, orphansDependents):
@@ -57,12 +57,14 @@ func unseen(shown []*v1alpha1.MachineSet, live map[types.UID]bool) bool {
 	return false
 }
 
-// awaitCache rests until the cache shows a set that the API server has, which starts a pass, or until the API server is read again: a
-// set that is deleted in another slot, where its label was edited, is never shown.
+// awaitCache rests until the cache shows a set that the API server has, which starts a pass, or
+// until the API server is read again: a set that is deleted in another slot, where its label was
+// edited, is never shown.
 func awaitCache() Verdict { return Verdict{Do: Rest, Wake: machinefacts.LateCache} }
 
-// adjust brings all sets to their next sizes and keeps them in step with the deployment; when there is nothing to change it
-// deletes sets that are beyond the revision history limit, and ends the pass.
+// adjust brings all sets to their next sizes and keeps them in step with the deployment; when there
+// is nothing to change it deletes sets that are beyond the revision history limit, and ends the
+// pass.
 func adjust(s *sets) Verdict {
 	if v, decided := (inPlaceUpdates{s}).update(); decided {
 		return v

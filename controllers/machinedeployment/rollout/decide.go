@@ -86,13 +86,14 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// orphansDependents reports whether a set is being deleted without its machines: the garbage collector removes it from their
-// owner references, and then this finalizer.
+// orphansDependents reports whether a set is being deleted without its machines: the garbage
+// collector removes it from their owner references, and then this finalizer.
 func orphansDependents(set *v1alpha1.MachineSet) bool {
 	return set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
-// NewSet returns the new set among the sets of a deployment: the oldest that has its template; nil when there is none.
+// NewSet returns the new set among the sets of a deployment: the oldest that has its template; nil
+// when there is none.
 func NewSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) *v1alpha1.MachineSet {
 	for _, set := range machinefacts.OldestFirst(owned) {
 		if isOf(set, d) {
@@ -107,8 +108,9 @@ func isOf(set *v1alpha1.MachineSet, d *v1alpha1.MachineDeployment) bool {
 	return set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template)
 }
 
-// sameTemplate reports whether a machine of one template need not be replaced by one of the other: the hash label is the fleet's,
-// and Node template, machine configuration and kind of class are changed without a new machine.
+// sameTemplate reports whether a machine of one template need not be replaced by one of the other:
+// the hash label is the fleet's, and Node template, machine configuration and kind of class are
+// changed without a new machine.
 func sameTemplate(a, b *v1alpha1.MachineTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(essence(a), essence(b))
 }
@@ -123,9 +125,10 @@ func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
 	return e
 }
 
-// prepare writes to the deployment what it needs before it has a set: our finalizer, the revision, and how often the name of the
-// new set was taken; and since when the autoscaler names machines. While the deployment is paused its template has no revision yet: the
-// write of that begins the rollout.
+// prepare writes to the deployment what it needs before it has a set: our finalizer, the revision,
+// and how often the name of the new set was taken; and since when the autoscaler names machines.
+// While the deployment is paused its template has no revision yet: the write of that begins the
+// rollout.
 func prepare(w World) (Verdict, bool) {
 	d, v := w.Deployment.DeepCopy(), Verdict{Do: Save}
 	if !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
@@ -150,7 +153,8 @@ func prepare(w World) (Verdict, bool) {
 	return v, apiequality.Semantic.DeepEqual(d, w.Deployment)
 }
 
-// newRevision is the revision of the new set: its own if that is the highest, else one more than the highest.
+// newRevision is the revision of the new set: its own if that is the highest, else one more than
+// the highest.
 func newRevision(owned []*v1alpha1.MachineSet, newSet *v1alpha1.MachineSet) int64 {
 	highest := int64(0)
 	for _, set := range owned {

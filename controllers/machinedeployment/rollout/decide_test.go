@@ -239,8 +239,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A deployment that is deleted as kubectl delete --cascade=orphan does is released when none of its sets has it as an owner: a garbage
-// collector that does not know the sets yet would delete them.
+// A deployment that is deleted as kubectl delete --cascade=orphan does is released when none of its
+// sets has it as an owner: a garbage collector that does not know the sets yet would delete them.
 func TestDecideDeletedWithOrphansReleasesSetsFirst(t *testing.T) {
 	now := metav1.NewTime(born)
 	d := deployment(3)
@@ -298,7 +298,8 @@ func TestTheNewSet(t *testing.T) {
 	}
 }
 
-// The hash is frozen: a set is recognised by its template, but a name that changes would be surprising.
+// The hash is frozen: a set is recognised by its template, but a name that changes would be
+// surprising.
 func TestHashIsStable(t *testing.T) {
 	d := deployment(3)
 	if got := templateHash(&d.Spec.Template, nil); got != "4249605837" {
@@ -372,8 +373,9 @@ func TestAnnotationsThatStayOnTheDeployment(t *testing.T) {
 	}
 }
 
-// TestSetThatTheCacheNeverShows: a set whose slot label was edited is deleted in the slot that it names, and no event follows in the
-// slot of the deployment. Each wait for the cache ends after a while, when the API server is read again.
+// TestSetThatTheCacheNeverShows: a set whose slot label was edited is deleted in the slot that it
+// names, and no event follows in the slot of the deployment. Each wait for the cache ends after a
+// while, when the API server is read again.
 func TestSetThatTheCacheNeverShows(t *testing.T) {
 	for name, world := range map[string]func(*World){
 		"deletion":      func(w *World) { w.Deployment.DeletionTimestamp = &metav1.Time{Time: born} },
@@ -397,7 +399,8 @@ func TestSetThatTheCacheNeverShows(t *testing.T) {
 	}
 }
 
-// TestFades: only an old set that a rollout replaces step by step is deleted without a choice of machines.
+// TestFades: only an old set that a rollout replaces step by step is deleted without a choice of
+// machines.
 func TestFades(t *testing.T) {
 	for name, tc := range map[string]struct {
 		is     bool
@@ -432,8 +435,9 @@ func TestFades(t *testing.T) {
 	}
 }
 
-// TestUnreadableIntents: what a set is about to create or delete is not known when its intents cannot be read, so that its machines
-// cannot be counted. As in the MachineSet controller nothing is decided on such a set, until it is corrected or deleted.
+// TestUnreadableIntents: what a set is about to create or delete is not known when its intents
+// cannot be read, so that its machines cannot be counted. As in the MachineSet controller nothing
+// is decided on such a set, until it is corrected or deleted.
 func TestUnreadableIntents(t *testing.T) {
 	for name, tc := range map[string]struct {
 		intents string

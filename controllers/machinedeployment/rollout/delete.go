@@ -11,9 +11,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// decideDelete deletes all sets, and removes the finalizer when a live list shows none. Sets that have to stay are released. The garbage
-// collector releases them, too, but not those that it does not know yet after its start, or after the definition of MachineSets was
-// installed: those it would delete, as dependents of a deployment that is gone.
+// decideDelete deletes all sets, and removes the finalizer when a live list shows none. Sets that
+// have to stay are released. The garbage collector releases them, too, but not those that it does
+// not know yet after its start, or after the definition of MachineSets was installed: those it
+// would delete, as dependents of a deployment that is gone.
 func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Deployment.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}

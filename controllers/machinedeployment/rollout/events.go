@@ -8,8 +8,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// started returns the Event of a rollout that begins: with the creation of its new set where beginsWithSet, else with the write of the
-// deployment's revision. Each rollout has another one. newSet is nil where old machines are deleted before it is created.
+// started returns the Event of a rollout that begins: with the creation of its new set where
+// beginsWithSet, else with the write of the deployment's revision. Each rollout has another one.
+// newSet is nil where old machines are deleted before it is created.
 func started(revision string, newSet *v1alpha1.MachineSet) Event {
 	message := "Started the rollout of revision " + revision
 	if newSet != nil {
@@ -18,13 +19,14 @@ func started(revision string, newSet *v1alpha1.MachineSet) Event {
 	return Event{Reason: v1alpha1.EventRolloutStarted, Message: message}
 }
 
-// beginsWithSet reports whether a rollout whose new set does not exist begins with the creation of that, which the API server may refuse, and
-// not with the deletion of old machines.
+// beginsWithSet reports whether a rollout whose new set does not exist begins with the creation of
+// that, which the API server may refuse, and not with the deletion of old machines.
 func beginsWithSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) bool {
 	return !isRecreating(d) || !slices.ContainsFunc(owned, func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp == nil })
 }
 
-// rolloutEvents returns the Events of what a status reports of a rollout, and the previous one does not.
+// rolloutEvents returns the Events of what a status reports of a rollout, and the previous one does
+// not.
 func (s report) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event) {
 	before, is := reasonOf(s.d.Status), reasonOf(st)
 	wasStalled := machinefacts.MachineDeploymentCondition(&s.d.Status, v1alpha1.MachineDeploymentRolloutStalled)

@@ -32,8 +32,8 @@ func limit(t *rapid.T, name string) *intstr.IntOrString {
 	return new(intstr.FromInt32(number(t, name)))
 }
 
-// Every number that decodes gets a verdict. Where a deployment is acted on, all sets have sizes that a set may have, and together no
-// more than replicas and surge.
+// Every number that decodes gets a verdict. Where a deployment is acted on, all sets have sizes
+// that a set may have, and together no more than replicas and surge.
 func TestAbsurdNumbers(t *testing.T) {
 	worlds.Check(t, 20, func(t *rapid.T) {
 		d := deployment(number(t, "replicas"))

@@ -33,8 +33,8 @@ func TestTableOfShedding(t *testing.T) {
 	})
 }
 
-// TestTableOfSettling reads of each set its size, how many machines the API server has of it and how many of those have just come,
-// and whether it is closed.
+// TestTableOfSettling reads of each set its size, how many machines the API server has of it and
+// how many of those have just come, and whether it is closed.
 func TestTableOfSettling(t *testing.T) {
 	eachRow(t, "settling.txt", func(r *row) {
 		s := &sets{w: World{Live: &Live{Machines: map[types.UID][]*metav1.ObjectMeta{}}}}

@@ -19,8 +19,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// The tables in testdata are worked out by hand: what is given, an arrow, and for each value its name, the arithmetic, and what
-// that comes to. Each test compares the arithmetic with what it is said to come to, and the values with what the code says.
+// The tables in testdata are worked out by hand: what is given, an arrow, and for each value its
+// name, the arithmetic, and what that comes to. Each test compares the arithmetic with what it is
+// said to come to, and the values with what the code says.
 
 // row is one line of a table.
 type row struct {

@@ -36,7 +36,8 @@ func (s setChanges) unfreeze(desired *v1alpha1.MachineSet) {
 	}
 }
 
-// noteFreeze sets the deployment's own label while one of its sets is frozen. A request to unfreeze them has been executed by now.
+// noteFreeze sets the deployment's own label while one of its sets is frozen. A request to unfreeze
+// them has been executed by now.
 func (s report) noteFreeze(d *v1alpha1.MachineDeployment) {
 	delete(d.Annotations, v1alpha1.AnnotationUnfreeze)
 	if s.frozen() == nil {

@@ -2,7 +2,8 @@ package rollout
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
-// outdated returns the old sets that are more than are kept for a rollback, when no rollout is in progress.
+// outdated returns the old sets that are more than are kept for a rollback, when no rollout is in
+// progress.
 func (s *sets) outdated() []*v1alpha1.MachineSet {
 	if s.d.Spec.RevisionHistoryLimit == nil || !s.isComplete() && (!s.d.Spec.Paused || s.d.Spec.RollbackTo != nil) {
 		return nil
@@ -16,8 +17,8 @@ func (s *sets) outdated() []*v1alpha1.MachineSet {
 	return beyond(*s.d.Spec.RevisionHistoryLimit, standing)
 }
 
-// beyond returns those of the old sets, the oldest first, that are beyond the limit and have no machines. A set that still
-// has some counts, and stays until it has none.
+// beyond returns those of the old sets, the oldest first, that are beyond the limit and have no
+// machines. A set that still has some counts, and stays until it has none.
 //
 //	limit 2, old a b c d, of which b has a machine  →  4 − 2 = 2 are beyond, a and b; a is deleted
 func beyond(limit int32, old []*tally) (outdated []*v1alpha1.MachineSet) {

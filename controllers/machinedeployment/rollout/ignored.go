@@ -11,13 +11,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// ignoredFor is how long a deployment has existed, at the least, before it counts as ignored: a fleet that works processes a new one
-// within seconds.
+// ignoredFor is how long a deployment has existed, at the least, before it counts as ignored: a
+// fleet that works processes a new one within seconds.
 const ignoredFor = 5 * time.Minute
 
-// decideWithoutStrategy does not reconcile a deployment that Machine Controller Manager has ignored because it names no strategy, and
-// that has no sets. It has had no effect so far, and users who take over to the fleet do not expect machines of it. The next change of its
-// spec is meant for the fleet. decided is false where the other rules decide.
+// decideWithoutStrategy does not reconcile a deployment that Machine Controller Manager has ignored
+// because it names no strategy, and that has no sets. It has had no effect so far, and users who
+// take over to the fleet do not expect machines of it. The next change of its spec is meant for the
+// fleet. decided is false where the other rules decide.
 func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 	d := w.Deployment
 	if d.Spec.Strategy.Type != "" || d.Annotations[v1alpha1.AnnotationStrategy] != "" {
@@ -40,13 +41,15 @@ func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 		`set a strategy, as in {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, or delete it`), true
 }
 
-// isFresh reports whether the deployment was created a short while ago, and that no controller has written it.
+// isFresh reports whether the deployment was created a short while ago, and that no controller has
+// written it.
 func isFresh(d *v1alpha1.MachineDeployment, now time.Time) bool {
 	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && now.Sub(d.CreationTimestamp.Time) < ignoredFor
 }
 
-// recordStrategy records on a deployment without a strategy that the fleet reconciles it: everything else that is written
-// before it has a set may be Machine Controller Manager's. Whether it is invalid is reported elsewhere.
+// recordStrategy records on a deployment without a strategy that the fleet reconciles it:
+// everything else that is written before it has a set may be Machine Controller Manager's. Whether
+// it is invalid is reported elsewhere.
 func recordStrategy(w World) (v Verdict, decided bool) {
 	if len(validation.ValidateMachineDeployment(w.Deployment)) > 0 {
 		return Verdict{}, false

@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// ignored is a deployment without a strategy that no controller has written, after a live list of its sets.
+// ignored is a deployment without a strategy that no controller has written, after a live list of
+// its sets.
 func ignored() World {
 	d := deployment(3)
 	d.Finalizers, d.Annotations = nil, nil
@@ -34,8 +35,8 @@ func withRecordedStrategy(w *World) {
 	w.Deployment.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "RollingUpdate"}
 }
 
-// TestDeploymentsWithoutStrategyThatAreReconciled checks that the first write records it, and that the deployment is reconciled from then
-// on the later states of its sets.
+// TestDeploymentsWithoutStrategyThatAreReconciled checks that the first write records it, and that
+// the deployment is reconciled from then on the later states of its sets.
 func TestDeploymentsWithoutStrategyThatAreReconciled(t *testing.T) {
 	w := ignored()
 	w.Now = born
@@ -62,8 +63,8 @@ func TestInvalidDeploymentGetsNoStrategy(t *testing.T) {
 	}
 }
 
-// TestDeploymentIgnoredByMCMIsNotReconciled: without a strategy, without sets, and older than the fleet's first pass or seen by another
-// controller.
+// TestDeploymentIgnoredByMCMIsNotReconciled: without a strategy, without sets, and older than the
+// fleet's first pass or seen by another controller.
 func TestDeploymentIgnoredByMCMIsNotReconciled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(w *World)

@@ -12,8 +12,9 @@ import (
 // inPlaceUpdates are the updates in place of a deployment's machines.
 type inPlaceUpdates struct{ *sets }
 
-// update completes in-place updates before sizes are decided: Nodes carry what they should, and machines that were updated belong to
-// the set of their new template. It does so for each strategy, so that updates that have begun end.
+// update completes in-place updates before sizes are decided: Nodes carry what they should, and
+// machines that were updated belong to the set of their new template. It does so for each strategy,
+// so that updates that have begun end.
 func (s inPlaceUpdates) update() (v Verdict, decided bool) {
 	if nodes := s.nodesOutOfStep(); len(nodes) > 0 {
 		return Verdict{Do: WriteNodes, Nodes: nodes}, true
@@ -39,15 +40,17 @@ func (s inPlaceUpdates) next() (v Verdict, decided bool) {
 	return s.selectNodes()
 }
 
-// stepInPlace sets the next sizes of the sets. The new set grows while there is room, and the old ones shrink only by machines
-// that are more than there may be: those beyond replicas + surge, and when the new set has its size, all that are left. While it
-// is paused no machine is created beyond the replicas, and none is deleted because it is old.
+// stepInPlace sets the next sizes of the sets. The new set grows while there is room, and the old
+// ones shrink only by machines that are more than there may be: those beyond replicas + surge, and
+// when the new set has its size, all that are left. While it is paused no machine is created beyond
+// the replicas, and none is deleted because it is old.
 //
 //	replicas 3, surge 1; old 3, new 0 of 0  →  room 3 + 1 − 3 = 1: new 1
 //	old 3, new 1 of 1: one is updated       →  old 2, new 2; then old 1, new 3
 //	old 1, new 3 of 3                       →  the last old one is not needed: old 0
 //
-// Before all that, the sets shrink by those of their machines that the autoscaler has named, and the old ones by those that never ran.
+// Before all that, the sets shrink by those of their machines that the autoscaler has named, and
+// the old ones by those that never ran.
 func (s *sizing) stepInPlace() {
 	l := s.limits
 	if s.isResized() && len(s.namedMachines) > 0 {
@@ -74,9 +77,10 @@ func (s *sizing) stepInPlace() {
 	shed(most, s.least(s.preserved()), s.newSet, s.old)
 }
 
-// dropNeverRan shrinks the old sets by their machines that never ran. These have no Nodes to update, cost nothing that runs, and
-// may never fail: a rollout that waits for them would wait for as long as the template which they were created from cannot be created. A set
-// deletes them before all others, so that those which it has to delete anyway are counted once.
+// dropNeverRan shrinks the old sets by their machines that never ran. These have no Nodes to
+// update, cost nothing that runs, and may never fail: a rollout that waits for them would wait for
+// as long as the template which they were created from cannot be created. A set deletes them before
+// all others, so that those which it has to delete anyway are counted once.
 //
 //	old 3, of which 1 never ran  →  old 2; then 3 exist for 2, and 1 is excess already: old 2
 func dropNeverRan(old []*tally) {
@@ -86,9 +90,10 @@ func dropNeverRan(old []*tally) {
 	}
 }
 
-// shed shrinks the old sets until they have most machines together, the oldest first: at first by machines that are not
-// available, then by available ones while there are more than the least. New machines that are not available yet have as many old ones
-// stay: these may be of use again before those are.
+// shed shrinks the old sets until they have most machines together, the oldest first: at first by
+// machines that are not available, then by available ones while there are more than the least. New
+// machines that are not available yet have as many old ones stay: these may be of use again before
+// those are.
 //
 //	most 0, least 3; new 3 of which 2 are available; old 2 of which 1 is available
 //	  budget 2 + 2 − 3 = 1; idle 2 − 1 = 1: old 2 − min(1, 1) = 1; spare 2 + 1 − 3 = 0: old 1
@@ -116,7 +121,8 @@ func shed(most, least int32, newSet *tally, old []*tally) {
 	}
 }
 
-// isSource reports whether machines of the set are being updated to the template of another one, to which they move.
+// isSource reports whether machines of the set are being updated to the template of another one, to
+// which they move.
 func (s inPlaceUpdates) isSource(t *tally) bool {
 	return slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool {
 		node := nodeOf(s.w.Nodes, m)
@@ -128,8 +134,8 @@ func (s inPlaceUpdates) isSource(t *tally) bool {
 	})
 }
 
-// destination returns the set to which the machine of a Node moves, or has moved: the one that is recorded, else the new one. It is
-// nil when that set does not exist any more.
+// destination returns the set to which the machine of a Node moves, or has moved: the one that is
+// recorded, else the new one. It is nil when that set does not exist any more.
 func (s inPlaceUpdates) destination(t *tally, node *corev1.Node) *tally {
 	name := node.Annotations[v1alpha1.AnnotationUpdateTo]
 	if name == "" { // of a rollout that another controller has begun
@@ -155,8 +161,9 @@ func nodeOf(nodes map[string]*corev1.Node, m *v1alpha1.Machine) *corev1.Node {
 	return node
 }
 
-// isUpdating reports whether the machine is selected for its in-place update, or about to be; and after that, until its critical
-// components are ready. Where they never are, no second Node is updated.
+// isUpdating reports whether the machine is selected for its in-place update, or about to be; and
+// after that, until its critical components are ready. Where they never are, no second Node is
+// updated.
 func isUpdating(d *v1alpha1.MachineDeployment, nodes map[string]*corev1.Node, m *v1alpha1.Machine) bool {
 	if slices.ContainsFunc(selecting(d), func(c chosen) bool { return c.UID == m.UID }) {
 		return true
@@ -165,7 +172,8 @@ func isUpdating(d *v1alpha1.MachineDeployment, nodes map[string]*corev1.Node, m 
 	return node != nil && (hasBegun(node) || machinefacts.AwaitsComponents(node))
 }
 
-// hasBegun reports whether a Node's update is in progress, or has ended and its machine has not moved yet.
+// hasBegun reports whether a Node's update is in progress, or has ended and its machine has not
+// moved yet.
 func hasBegun(node *corev1.Node) bool {
 	return machinefacts.IsInPlaceCandidate(node) && machinefacts.IsInPlaceSelected(node) || node.Labels[v1alpha1.LabelUpdateResult] != ""
 }

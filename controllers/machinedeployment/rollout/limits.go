@@ -16,14 +16,16 @@ type limits struct {
 	unavailable int32
 }
 
-// limitsOf works out the limits of a deployment. Percentages are of the replicas: those of the surge are rounded up, those
-// of the missing down. Where both are 0 no rollout could make progress, and one machine may be missing. Of 0 replicas none can.
+// limitsOf works out the limits of a deployment. Percentages are of the replicas: those of the
+// surge are rounded up, those of the missing down. Where both are 0 no rollout could make progress,
+// and one machine may be missing. Of 0 replicas none can.
 //
 //	replicas 10, maxSurge 25 %, maxUnavailable 25 %  →  surge ⌈2.5⌉ = 3, unavailable ⌊2.5⌋ = 2
 //	replicas  3, maxSurge  0,   maxUnavailable 10 %  →  surge 0, unavailable ⌊0.3⌋ = 0, and therefore 1
 //
-// Recreate has no limits: no surge, and none of its replicas should be missing. Where a user selects the Nodes that are updated in
-// place there is no surge either: the user decides how many are missing at a time, and no machine is created in their place.
+// Recreate has no limits: no surge, and none of its replicas should be missing. Where a user
+// selects the Nodes that are updated in place there is no surge either: the user decides how many
+// are missing at a time, and no machine is created in their place.
 func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	l := limits{replicas: d.Spec.Replicas}
 	configured, limited := limitsInStrategy(d)
@@ -62,17 +64,19 @@ func limitsInStrategy(d *v1alpha1.MachineDeployment) (configured v1alpha1.Update
 	return configured, IsInPlace(d) || isRolling(d)
 }
 
-// Limits are how many machines a rolling update of the deployment may have beyond the replicas, and how many of those may be
-// missing; ok is false where machines are replaced in another way.
+// Limits are how many machines a rolling update of the deployment may have beyond the replicas, and
+// how many of those may be missing; ok is false where machines are replaced in another way.
 func Limits(d *v1alpha1.MachineDeployment) (surge, unavailable int32, ok bool) {
 	l := limitsOf(d)
 	return l.surge, l.unavailable, isRolling(d)
 }
 
-// Most returns how many machines the MachineSets of the deployment may have together: its replicas and the surge.
+// Most returns how many machines the MachineSets of the deployment may have together: its replicas
+// and the surge.
 func Most(d *v1alpha1.MachineDeployment) int { return int(limitsOf(d).most()) }
 
-// isRolling reports whether machines are replaced step by step, as they are where the strategy has no type.
+// isRolling reports whether machines are replaced step by step, as they are where the strategy has
+// no type.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType
 }
@@ -93,7 +97,8 @@ func isRecreating(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
 }
 
-// inMachines is a limit as a number of machines. One that is negative, which may be left over from MCM, counts as 0.
+// inMachines is a limit as a number of machines. One that is negative, which may be left over from
+// MCM, counts as 0.
 func inMachines(limit intstr.IntOrString, replicas int32, up bool) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(replicas), up)
 	if err != nil {

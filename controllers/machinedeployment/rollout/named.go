@@ -14,12 +14,14 @@ import (
 // named is an entry of the list in which the cluster-autoscaler names the machines to delete.
 type named struct {
 	machine string
-	// at is when it was named, and since the same as text; an older autoscaler does not write it, and both are zero.
+	// at is when it was named, and since the same as text; an older autoscaler does not write it, and
+	// both are zero.
 	at    time.Time
 	since string
 }
 
-// readNamed reads the list. Invalid entries are left out, and so is a machine that is named once more.
+// readNamed reads the list. Invalid entries are left out, and so is a machine that is named once
+// more.
 func readNamed(d *v1alpha1.MachineDeployment) (list []named) {
 	for entry := range strings.SplitSeq(d.Annotations[v1alpha1.AnnotationTriggerDeletion], ",") {
 		machine, since, timed := strings.Cut(strings.TrimSpace(entry), "~")
@@ -50,8 +52,8 @@ func writeNamed(d *v1alpha1.MachineDeployment, list []named) {
 	metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
 }
 
-// upgradeNamed adds the time of the last change of the replicas to entries without a time. Where the autoscaler does not write that
-// one, either, both are now.
+// upgradeNamed adds the time of the last change of the replicas to entries without a time. Where
+// the autoscaler does not write that one, either, both are now.
 func upgradeNamed(d *v1alpha1.MachineDeployment, now time.Time) {
 	list := readNamed(d)
 	if !slices.ContainsFunc(list, func(n named) bool { return n.since == "" }) {
@@ -70,8 +72,9 @@ func upgradeNamed(d *v1alpha1.MachineDeployment, now time.Time) {
 	writeNamed(d, list)
 }
 
-// changedByScaler returns when the autoscaler last changed the replicas: on a deployment as the autoscaler has written it, on a set as
-// the set got it with the size that belongs to it. It is zero and "" when it was not written.
+// changedByScaler returns when the autoscaler last changed the replicas: on a deployment as the
+// autoscaler has written it, on a set as the set got it with the size that belongs to it. It is
+// zero and "" when it was not written.
 func changedByScaler(obj metav1.Object) (at time.Time, since string) {
 	return machinefacts.TimeIn(obj, v1alpha1.AnnotationLastReplicaChangeByScaler)
 }

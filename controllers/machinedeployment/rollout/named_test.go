@@ -135,7 +135,8 @@ func TestReadNamed(t *testing.T) {
 	}
 }
 
-// Regardless of what the list says, what is written in its place names the same machines, each with a time, and says the same again.
+// Regardless of what the list says, what is written in its place names the same machines, each with
+// a time, and says the same again.
 func FuzzReadNamed(f *testing.F) {
 	for _, seed := range []string{"", "a", "a,b", "a~2026-01-02T03:04:05Z,b", "a~b~c", "~,", " a , ~2026-01-02T03:04:05Z"} {
 		f.Add(seed)

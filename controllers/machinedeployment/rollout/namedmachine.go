@@ -15,7 +15,8 @@ type namedMachine struct {
 	named
 
 	stage stage
-	// set and machine are nil in the stages unread and gone. Of the machine the metadata are the newest that are known.
+	// set and machine are nil in the stages unread and gone. Of the machine the metadata are the
+	// newest that are known.
 	set     *v1alpha1.MachineSet
 	machine *v1alpha1.Machine
 	// failed reports whether it has failed.
@@ -34,10 +35,11 @@ const (
 	exempt
 	// unmarked: it does not have the mark for deletion yet.
 	unmarked
-	// marked: it has the mark; its set has not got the time of the mark yet, nor the size that belongs to it.
+	// marked: it has the mark; its set has not got the time of the mark yet, nor the size that belongs
+	// to it.
 	marked
-	// passedOn: the set has got the time of the mark and deletes the machine; or the autoscaler has yet to write the replicas that
-	// belong to it.
+	// passedOn: the set has got the time of the mark and deletes the machine; or the autoscaler has
+	// yet to write the replicas that belong to it.
 	passedOn
 )
 
@@ -86,7 +88,8 @@ func markOf(m metav1.Object) time.Time {
 	return at
 }
 
-// knownMachines returns all machines of the deployment, by name: those that are not being deleted as unmarked, and the others as gone.
+// knownMachines returns all machines of the deployment, by name: those that are not being deleted
+// as unmarked, and the others as gone.
 func knownMachines(owned []*v1alpha1.MachineSet, shown map[types.UID][]*v1alpha1.Machine, live *Live) map[string]namedMachine {
 	cached := map[string]namedMachine{}
 	for _, set := range owned {
@@ -117,8 +120,9 @@ func stageOf(set *v1alpha1.MachineSet, m metav1.Object) stage {
 	return unmarked
 }
 
-// markNamed marks the machines that are named, before any set gets the replicas that belong to the mark: a set that shrinks deletes those
-// that are marked. What remains to be done about them is decided on a live read.
+// markNamed marks the machines that are named, before any set gets the replicas that belong to the
+// mark: a set that shrinks deletes those that are marked. What remains to be done about them is
+// decided on a live read.
 func markNamed(w World) (v Verdict, decided bool) {
 	var open bool
 	for _, u := range namedMachines(w) {
@@ -146,9 +150,10 @@ func markNamed(w World) (v Verdict, decided bool) {
 	return Verdict{}, false
 }
 
-// withMark returns the machine with its mark. The mark is the time that comes with the name, but later than any time that
-// the set has got: where the autoscaler has named another one within the same second, or its clock was set back, the set would
-// delete the machine before it has the size that belongs to it, and create another one in its place.
+// withMark returns the machine with its mark. The mark is the time that comes with the name, but
+// later than any time that the set has got: where the autoscaler has named another one within the
+// same second, or its clock was set back, the set would delete the machine before it has the size
+// that belongs to it, and create another one in its place.
 func (u namedMachine) withMark() *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
 	since := u.since
@@ -163,18 +168,20 @@ func (u namedMachine) withMark() *v1alpha1.Machine {
 	return m
 }
 
-// cordoned is for how long the autoscaler may still cordon the Node of a machine that is not named any more: it reads the names
-// every 10 s.
+// cordoned is for how long the autoscaler may still cordon the Node of a machine that is not named
+// any more: it reads the names every 10 s.
 const cordoned = 15 * time.Second
 
-// withUncordon returns a machine that is not deleted, in its desired state: the cordon of its Node is removed later.
+// withUncordon returns a machine that is not deleted, in its desired state: the cordon of its Node
+// is removed later.
 func (u namedMachine) withUncordon(now time.Time) *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationUncordonAt, inWords(now.Add(cordoned)))
 	return m
 }
 
-// stillNamed are the entries that remain on the deployment: of machines that are not being deleted, have not failed and are not kept.
+// stillNamed are the entries that remain on the deployment: of machines that are not being deleted,
+// have not failed and are not kept.
 func (s report) stillNamed() (list []named) {
 	for _, u := range s.namedMachines {
 		if u.stage == gone || u.stage == exempt || u.stage == passedOn && u.failed {
@@ -185,8 +192,8 @@ func (s report) stillNamed() (list []named) {
 	return list
 }
 
-// noteChange writes to a set, with the size that belongs to it, until when marked machines may be deleted now. All that are named are
-// marked by then.
+// noteChange writes to a set, with the size that belongs to it, until when marked machines may be
+// deleted now. All that are named are marked by then.
 func (s setChanges) noteChange(t *tally, set *v1alpha1.MachineSet) {
 	if t != s.newSet && t.isEmpty() {
 		return
@@ -206,9 +213,10 @@ func (s setChanges) noteChange(t *tally, set *v1alpha1.MachineSet) {
 	}
 }
 
-// countNamed is how many machines of a set were named that its size does not account for yet. It shrinks by these, should the
-// deployment shrink. A machine that carries the priority alone was named by an old autoscaler, which lowers the replicas next; if
-// the set has to delete some anyway, that one is among them.
+// countNamed is how many machines of a set were named that its size does not account for yet. It
+// shrinks by these, should the deployment shrink. A machine that carries the priority alone was
+// named by an old autoscaler, which lowers the replicas next; if the set has to delete some anyway,
+// that one is among them.
 func (s *sets) countNamed(t *tally) (n int32) {
 	set := t.set
 	for _, u := range s.namedMachines {

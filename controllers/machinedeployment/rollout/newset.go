@@ -20,9 +20,9 @@ const (
 	maxSetName = 57
 )
 
-// templateHash names a template. The collision count is part of it: where two templates have the same hash, or a foreign
-// set has the name, another one is taken. It has to be stable, and need not equal that of another controller: a set is recognised by
-// its template, not by its hash.
+// templateHash names a template. The collision count is part of it: where two templates have the
+// same hash, or a foreign set has the name, another one is taken. It has to be stable, and need not
+// equal that of another controller: a set is recognised by its template, not by its hash.
 func templateHash(t *v1alpha1.MachineTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
 	text, err := json.Marshal(essence(t))
@@ -36,7 +36,8 @@ func templateHash(t *v1alpha1.MachineTemplateSpec, collisions *int32) string {
 	return strconv.FormatUint(uint64(h.Sum32()), 10)
 }
 
-// setName is the deployment's name, cut to fit, and five characters of the hash in an alphabet that forms no words.
+// setName is the deployment's name, cut to fit, and five characters of the hash in an alphabet that
+// forms no words.
 func setName(deployment, hash string) string {
 	suffix := rand.SafeEncodeString(hash)
 	suffix = suffix[:min(hashLength, len(suffix))]
@@ -65,8 +66,9 @@ func newMachineSet(d *v1alpha1.MachineDeployment) *v1alpha1.MachineSet {
 	}
 }
 
-// setLabels returns the labels of a set, which are those of its template. One by which controllers or users freeze a set is not copied: a
-// template is no place to do so, and the end of the freeze would be undone by the next set.
+// setLabels returns the labels of a set, which are those of its template. One by which controllers
+// or users freeze a set is not copied: a template is no place to do so, and the end of the freeze
+// would be undone by the next set.
 func setLabels(template map[string]string, hash string) map[string]string {
 	labels := maps.Clone(template)
 	maps.DeleteFunc(labels, func(key, _ string) bool { return v1alpha1.IsMachineSetLabelOfControllers(key) })
@@ -119,12 +121,14 @@ func staysOnDeployment(key string) bool {
 	return false
 }
 
-// mostReleased is how many sets of one template a deployment may have released before it creates no other in their place.
+// mostReleased is how many sets of one template a deployment may have released before it creates no
+// other in their place.
 const mostReleased = 2
 
-// CollisionError returns why a deployment whose new set has a name that is taken must not create it under another name: it has released so
-// many sets that another client seems to change their labels, and each of them keeps its machines. Where sets were released and the
-// template has changed since, no name is taken. It returns nil if it may.
+// CollisionError returns why a deployment whose new set has a name that is taken must not create it
+// under another name: it has released so many sets that another client seems to change their
+// labels, and each of them keeps its machines. Where sets were released and the template has
+// changed since, no name is taken. It returns nil if it may.
 func CollisionError(released int) error {
 	if released <= mostReleased {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// nodesOutOfStep returns the Nodes whose labels and annotations of an update in place differ from the desired ones, in their desired state.
+// nodesOutOfStep returns the Nodes whose labels and annotations of an update in place differ from
+// the desired ones, in their desired state.
 func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
 	for _, t := range s.all() {
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
@@ -25,9 +26,10 @@ func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
 	return changed
 }
 
-// desiredNode returns the Node of a machine in its desired state. A Node of an old machine is a candidate, and names its next set; once its
-// update has begun only the agent's part changes that name (controllers/machineconfig/join/stamp). A Node whose machine has moved to that
-// set is freed, as is one that was updated for a set that does not exist any more.
+// desiredNode returns the Node of a machine in its desired state. A Node of an old machine is a
+// candidate, and names its next set; once its update has begun only the agent's part changes that
+// name (controllers/machineconfig/join/stamp). A Node whose machine has moved to that set is freed,
+// as is one that was updated for a set that does not exist any more.
 func (s inPlaceUpdates) desiredNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {

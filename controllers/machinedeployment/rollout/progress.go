@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// setProgressing reports how far the rollout of the new set is. A deployment that was complete and is only resized
-// stays so: that is what the cluster-autoscaler needs to scale it down.
+// setProgressing reports how far the rollout of the new set is. A deployment that was complete and
+// is only resized stays so: that is what the cluster-autoscaler needs to scale it down.
 func (s report) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 	c := s.progress(*st)
 	if c == (machinefacts.Condition{}) {
@@ -62,7 +62,8 @@ func unknown(reason, message string) machinefacts.Condition {
 	return machinefacts.Condition{Status: corev1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-// begins reports whether the rollout of the new set was not reported yet: nothing was, or the report is about another set.
+// begins reports whether the rollout of the new set was not reported yet: nothing was, or the
+// report is about another set.
 func (s report) begins(last string) bool {
 	switch last {
 	case "", v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonMachineSetCreateError:
@@ -89,7 +90,8 @@ func (s report) moved() machinefacts.Condition {
 	return machinefacts.True(v1alpha1.ReasonMachineSetUpdated, message)
 }
 
-// hasMoved reports whether there are more new machines than before, or fewer old ones, or more that can be used.
+// hasMoved reports whether there are more new machines than before, or fewer old ones, or more that
+// can be used.
 func hasMoved(before, now v1alpha1.MachineDeploymentStatus) bool {
 	return now.UpdatedReplicas > before.UpdatedReplicas ||
 		now.Replicas-now.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
@@ -114,7 +116,8 @@ func (s report) isOverdue() bool {
 	return ok && s.w.Now.After(deadline)
 }
 
-// nextDeadline returns when, from now, the status changes because nothing has happened; 0 means never.
+// nextDeadline returns when, from now, the status changes because nothing has happened; 0 means
+// never.
 func (s report) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Duration) {
 	if deadline, ok := s.deadline(st); ok {
 		next = max(deadline.Sub(s.w.Now), 0) + time.Millisecond

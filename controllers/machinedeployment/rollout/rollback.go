@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// rollBack sets the template of an earlier revision on the deployment, and removes the request for it, in one write. What follows is a
-// rollout like any other, to a set that exists already.
+// rollBack sets the template of an earlier revision on the deployment, and removes the request for
+// it, in one write. What follows is a rollout like any other, to a set that exists already.
 func rollBack(w World) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Spec.RollbackTo = nil
@@ -36,7 +36,8 @@ func rollBack(w World) Verdict {
 	return v
 }
 
-// findRevision returns the set of a revision, and what the revision is called; 0 is the one before the current.
+// findRevision returns the set of a revision, and what the revision is called; 0 is the one before
+// the current.
 func findRevision(owned []*v1alpha1.MachineSet, desired int64) (called string, set *v1alpha1.MachineSet) {
 	standing := slices.DeleteFunc(slices.Clone(owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
 	if desired == 0 {
@@ -56,7 +57,8 @@ func findRevision(owned []*v1alpha1.MachineSet, desired int64) (called string, s
 	return fmt.Sprint(desired), nil
 }
 
-// restore copies template and annotations of a set to the deployment. Annotations that only the deployment has stay.
+// restore copies template and annotations of a set to the deployment. Annotations that only the
+// deployment has stay.
 func restore(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) {
 	template := set.Spec.Template.DeepCopy()
 	delete(template.Labels, v1alpha1.LabelMachineTemplateHash)
@@ -69,7 +71,8 @@ func restore(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) {
 	maps.Copy(d.Annotations, earlier)
 }
 
-// staysOnSet lists the annotations that a rollback does not bring back: those that are about the set itself.
+// staysOnSet lists the annotations that a rollback does not bring back: those that are about the
+// set itself.
 func staysOnSet(key string) bool {
 	switch key {
 	case v1alpha1.AnnotationIntents, v1alpha1.AnnotationTraceparent, v1alpha1.AnnotationRolling:

@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestRollBack: template and annotations come back, but nothing that is about the set alone, and nothing that only the
-// deployment has goes.
+// TestRollBack: template and annotations come back, but nothing that is about the set alone, and
+// nothing that only the deployment has goes.
 func TestRollBack(t *testing.T) {
 	old := older("o", time.Hour, 0)
 	old.Annotations = map[string]string{

@@ -53,7 +53,8 @@ func (s *sizing) follow() {
 	}
 }
 
-// deferGrowth keeps a set from growing while machines exist that have to be deleted first. It continues when they are being deleted.
+// deferGrowth keeps a set from growing while machines exist that have to be deleted first. It
+// continues when they are being deleted.
 //
 //	replicas 4 → 6, surge 2, old 1 and 3 exist, new 2 → 7: 3 + 7 are 2 more than 8  →  new 5
 func (s *sizing) deferGrowth(before map[*tally]int32) {
@@ -76,8 +77,9 @@ type onlyRule struct {
 	size func(*sizing, *tally) (size int32, applies bool)
 }
 
-// onlyRules are tried in this order: the first one that applies decides. While a rollout is paused the set may have machines beyond the replicas:
-// those stay where the autoscaler has named the others, and are deleted when it is resumed, or resized without named machines.
+// onlyRules are tried in this order: the first one that applies decides. While a rollout is paused
+// the set may have machines beyond the replicas: those stay where the autoscaler has named the
+// others, and are deleted when it is resumed, or resized without named machines.
 var onlyRules = []onlyRule{
 	{"paused beyond the replicas and not resized", func(s *sizing, t *tally) (int32, bool) {
 		return min(t.size, s.most()), s.isBeyond(t) && !s.isResized()
@@ -107,7 +109,8 @@ func (s *sizing) sizeOnly(only *tally) {
 	}
 }
 
-// isBeyond reports whether a rollout is paused and has left the set with more machines than the replicas.
+// isBeyond reports whether a rollout is paused and has left the set with more machines than the
+// replicas.
 func (s *sizing) isBeyond(t *tally) bool {
 	isRolled := t != s.newSet || s.isUnderWay() || t.size > desiredOf(t.set)
 	return s.d.Spec.Paused && isRolling(s.d) && isRolled && s.replicas > 0 && t.size > s.replicas
@@ -121,8 +124,8 @@ func (s *sizing) isOnly(only *tally) bool {
 	return !slices.ContainsFunc(s.all(), func(t *tally) bool { return t != only && t.exist > 0 })
 }
 
-// wasJustAmong reports whether another set has had machines a moment ago: some of them still exist, or it got a change of the
-// replicas that this one has not got yet.
+// wasJustAmong reports whether another set has had machines a moment ago: some of them still exist,
+// or it got a change of the replicas that this one has not got yet.
 func (s *sizing) wasJustAmong(only *tally) bool {
 	received, _ := changedByScaler(only.set)
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
@@ -131,7 +134,8 @@ func (s *sizing) wasJustAmong(only *tally) bool {
 	})
 }
 
-// main is the one set that has machines, or, if none has, the one that should have them: the new one, else the youngest.
+// main is the one set that has machines, or, if none has, the one that should have them: the new
+// one, else the youngest.
 func (s *sizing) main(active []*tally) *tally {
 	switch {
 	case len(active) > 0:
@@ -153,10 +157,11 @@ func (s *sizing) isSaturated() bool {
 	return t != nil && t.size == s.replicas && t.available() == s.replicas && desiredOf(t.set) == s.replicas
 }
 
-// spread changes the sizes of several sets to what their deployment may have now. New machines are added to the new set alone, or
-// the youngest where there is none. Machines are removed from all in proportion to their sizes, each rounded, the largest
-// first; the largest sets take the rest. before is how many machines the deployment had, for sets that do not say for how
-// many they were sized. Before all that the sets shrink by those of their machines that the autoscaler has named.
+// spread changes the sizes of several sets to what their deployment may have now. New machines are
+// added to the new set alone, or the youngest where there is none. Machines are removed from all in
+// proportion to their sizes, each rounded, the largest first; the largest sets take the rest.
+// before is how many machines the deployment had, for sets that do not say for how many they were
+// sized. Before all that the sets shrink by those of their machines that the autoscaler has named.
 //
 //	replicas 10 → 5, surge 1, old 8, new 3, sized for 11: allowed 6, so 5 are deleted
 //	  old ⌊8 × 6 / 11⌉ − 8 = 4 − 8 = −4, new ⌊3 × 6 / 11⌉ − 3 = 2 − 3 = −1  →  old 4, new 2
@@ -194,8 +199,8 @@ func spread(l limits, newSet *tally, active []*tally, before int32) {
 	restoreAvailable(least, byAge, sizes)
 }
 
-// dropNamed shrinks the sets by those of their machines that the autoscaler has named, from the oldest set first, and no more than
-// are too many: the rest is replaced in the same set.
+// dropNamed shrinks the sets by those of their machines that the autoscaler has named, from the
+// oldest set first, and no more than are too many: the rest is replaced in the same set.
 func dropNamed(active []*tally, most int32) (named int32) {
 	for _, t := range active {
 		part := min(t.named, t.size, max(most-named, 0))
@@ -221,8 +226,8 @@ func fraction(l limits, t *tally, before int32) int32 {
 	return min(int32(share)-t.size, 0)
 }
 
-// leastAfter is how many machines have to be available when the sets have shrunk: what the limits require, or what is available if
-// that is less.
+// leastAfter is how many machines have to be available when the sets have shrunk: what the limits
+// require, or what is available if that is less.
 func leastAfter(l limits, active []*tally) int32 {
 	available, preserved := int32(0), int32(0)
 	for _, t := range active {
@@ -232,8 +237,8 @@ func leastAfter(l limits, active []*tally) int32 {
 	return min(available, l.least(preserved))
 }
 
-// restoreAvailable moves replicas to sets with available machines from sets with others: rounding must not cost an available machine
-// that has to stay. sizes are from before the change.
+// restoreAvailable moves replicas to sets with available machines from sets with others: rounding
+// must not cost an available machine that has to stay. sizes are from before the change.
 func restoreAvailable(least int32, active []*tally, sizes map[*tally]int32) {
 	for range len(active) * len(active) {
 		missing := least

@@ -22,8 +22,8 @@ type chosen struct {
 // mostChosen is how many machines are about to be selected at the most.
 const mostChosen = 1000
 
-// selecting reads the machines whose Nodes are about to be selected. An invalid list counts as none, and so does one that is
-// longer than mostChosen: a controller has not written it.
+// selecting reads the machines whose Nodes are about to be selected. An invalid list counts as
+// none, and so does one that is longer than mostChosen: a controller has not written it.
 func selecting(d *v1alpha1.MachineDeployment) (all []chosen) {
 	text, noted := d.Annotations[v1alpha1.AnnotationSelecting]
 	if !noted {
@@ -50,9 +50,10 @@ func withSelecting(d *v1alpha1.MachineDeployment, all []chosen) *v1alpha1.Machin
 	return d
 }
 
-// selectNodes selects Nodes for their in-place update. The selection is written to the deployment first, so that any replica can
-// complete it. It is removed when it is seen done, and not with the next selection only: a Node that is a candidate once more, for
-// another template or after its update has failed, would be selected by an old entry, without regard to the limits at that time.
+// selectNodes selects Nodes for their in-place update. The selection is written to the deployment
+// first, so that any replica can complete it. It is removed when it is seen done, and not with the
+// next selection only: a Node that is a candidate once more, for another template or after its
+// update has failed, would be selected by an old entry, without regard to the limits at that time.
 func (s inPlaceUpdates) selectNodes() (v Verdict, decided bool) {
 	noted := selecting(s.d)
 	open := slices.DeleteFunc(slices.Clone(noted), s.isSelectedOrOver)
@@ -77,8 +78,9 @@ func (s inPlaceUpdates) selectNodes() (v Verdict, decided bool) {
 	return v, true
 }
 
-// isSelectedOrOver reports whether the Node of a chosen machine is seen selected, or never will be: the machine is being deleted, or does
-// not exist any more, or its Node is no candidate any more, so that a late write that selects it would be rejected.
+// isSelectedOrOver reports whether the Node of a chosen machine is seen selected, or never will be:
+// the machine is being deleted, or does not exist any more, or its Node is no candidate any more,
+// so that a late write that selects it would be rejected.
 func (s inPlaceUpdates) isSelectedOrOver(c chosen) bool {
 	m := s.find(c.UID)
 	if m == nil {
@@ -123,7 +125,8 @@ func (s inPlaceUpdates) labelled(open []chosen) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// choose returns the machines whose Nodes are selected next, those of the oldest set first, as far as there is room for them.
+// choose returns the machines whose Nodes are selected next, those of the oldest set first, as far
+// as there is room for them.
 func (s inPlaceUpdates) choose(room int) (next []chosen) {
 	if !s.inPlace || isManual(s.d) || s.d.Spec.Paused || s.newSet == nil {
 		return nil
@@ -144,8 +147,8 @@ func (s inPlaceUpdates) choose(room int) (next []chosen) {
 	return next
 }
 
-// mostSelected is how many more Nodes may be selected: as many as there are available machines beyond the least, and no more than
-// the new set misses.
+// mostSelected is how many more Nodes may be selected: as many as there are available machines
+// beyond the least, and no more than the new set misses.
 //
 //	replicas 3, least 3: available 3 + 1 new, new 1, updating 0  →  min(4 − 3, 3 − 1 − 0) = 1
 //	replicas 3, least 2: available 2, new 0, updating 1          →  min(2 − 2, 3 − 0 − 1) = 0
@@ -153,7 +156,8 @@ func mostSelected(l limits, least, available, newSize, updating int32) int32 {
 	return max(min(available-least, l.replicas-newSize-updating), 0)
 }
 
-// mayBeSelected reports whether a machine is available, and its Node waits for its selection: the machine controller has recorded so.
+// mayBeSelected reports whether a machine is available, and its Node waits for its selection: the
+// machine controller has recorded so.
 func (s inPlaceUpdates) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := nodeOf(s.w.Nodes, m)
 	available, _ := s.availableIn(t.set, m)

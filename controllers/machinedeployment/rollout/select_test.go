@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// inPlaceStory returns the story of a deployment whose machines are updated in place; the words are those of TestStories.
+// inPlaceStory returns the story of a deployment whose machines are updated in place; the words are
+// those of TestStories.
 func inPlaceStory(t *testing.T, deployment string, sets ...string) *story {
 	t.Helper()
 	st := newStory(t)
@@ -24,7 +25,8 @@ func inPlaceStory(t *testing.T, deployment string, sets ...string) *story {
 	return st
 }
 
-// Any client may have written the list: one that is invalid counts as none, also where its beginning is valid.
+// Any client may have written the list: one that is invalid counts as none, also where its
+// beginning is valid.
 func TestSelectingTextOfAnyClientIsReadAsAWhole(t *testing.T) {
 	a, b := chosen{"a", "1"}, chosen{"b", "2"}
 	long := "[" + strings.TrimSuffix(strings.Repeat(`{"name":"a","uid":"1"},`, mostChosen+1), ",") + "]"
@@ -49,8 +51,8 @@ func TestSelectingNoneLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestSelectionMachineIsNotShown: a machine that was about to be selected, and that the cache does not show, is forgotten only once the
-// API server has returned no such machine.
+// TestSelectionMachineIsNotShown: a machine that was about to be selected, and that the cache does
+// not show, is forgotten only once the API server has returned no such machine.
 func TestSelectionMachineIsNotShown(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live map[types.UID][]*metav1.ObjectMeta

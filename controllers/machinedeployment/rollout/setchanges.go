@@ -13,7 +13,8 @@ import (
 // setChanges brings the objects of sets in step with their sizes and with the deployment.
 type setChanges struct{ *sizing }
 
-// changes returns the sets that differ from their desired state, in that state. The new set is changed last.
+// changes returns the sets that differ from their desired state, in that state. The new set is
+// changed last.
 func (s setChanges) changes() Verdict {
 	v := Verdict{Do: Update}
 	for _, t := range s.lastNew() {
@@ -46,8 +47,8 @@ func (s setChanges) complement(t *tally, desired *v1alpha1.MachineSet) {
 	case t == s.newSet || t.size > 0:
 		s.noteScale(desired)
 	case s.wasNew(t):
-		// It is written once more, before another set grows in its place: so a late write of a process that has ended
-		// is rejected.
+		// It is written once more, before another set grows in its place: so a late write of a process
+		// that has ended is rejected.
 		delete(desired.Annotations, v1alpha1.AnnotationDesiredReplicas)
 		delete(desired.Annotations, v1alpha1.AnnotationMaxReplicas)
 	}
@@ -75,7 +76,8 @@ func (s setChanges) noteScale(set *v1alpha1.MachineSet) {
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
 }
 
-// noteReplaced records on a set that gets another size which set replaces its machines. The set reports it as the reason of their deletion.
+// noteReplaced records on a set that gets another size which set replaces its machines. The set
+// reports it as the reason of their deletion.
 func (s setChanges) noteReplaced(t *tally, set *v1alpha1.MachineSet) {
 	switch {
 	case t != s.newSet && s.replaces && set.Spec.Replicas < t.set.Spec.Replicas:
@@ -93,15 +95,16 @@ func (s *sets) nameOfNew() string {
 	return setName(s.d.Name, templateHash(&s.d.Spec.Template, s.d.Status.CollisionCount))
 }
 
-// annotateSet records on a set what the Nodes of its machines have to carry. The machine controller reads it there, so that Nodes for which
-// nothing changes need not be read.
+// annotateSet records on a set what the Nodes of its machines have to carry. The machine controller
+// reads it there, so that Nodes for which nothing changes need not be read.
 //
-// While machines are rolled, or updated in place, new pods keep off the Nodes of old machines where they can. A set that is the new one again has
-// no such annotation.
+// While machines are rolled, or updated in place, new pods keep off the Nodes of old machines where
+// they can. A set that is the new one again has no such annotation.
 //
-// While machines are replaced, with any strategy, the cluster-autoscaler must not remove any of them, neither old nor new. The annotation is
-// true from the first step until the rollout is complete, and then false: Nodes of a set without it are not changed. It is false,
-// too, when only the end of the rollout was seen: the controller that began it has annotated the Nodes itself.
+// While machines are replaced, with any strategy, the cluster-autoscaler must not remove any of
+// them, neither old nor new. The annotation is true from the first step until the rollout is
+// complete, and then false: Nodes of a set without it are not changed. It is false, too, when only
+// the end of the rollout was seen: the controller that began it has annotated the Nodes itself.
 func (s setChanges) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
 	underWay := s.isUnderWay()
 	switch {
@@ -122,19 +125,22 @@ func (s setChanges) annotateSet(t *tally, desired *v1alpha1.MachineSet) {
 	}
 }
 
-// succeeds reports whether a set is created after all old machines were deleted: its rollout ends with its own machines.
+// succeeds reports whether a set is created after all old machines were deleted: its rollout ends
+// with its own machines.
 func (s setChanges) succeeds(t *tally) bool {
 	return t == s.newSet && t.set.UID == "" && len(s.old) > 0
 }
 
-// wasTakenOver reports whether a rollout that another controller began, and of which no old machine is left, is not reported as complete.
+// wasTakenOver reports whether a rollout that another controller began, and of which no old machine
+// is left, is not reported as complete.
 func (s setChanges) wasTakenOver() bool {
 	last := reasonOf(s.d.Status)
 	return len(s.old) > 0 && !s.d.Spec.Paused && last != "" && last != v1alpha1.ReasonNewMachineSetAvailable
 }
 
-// closeOrOpen keeps a set from creating machines while its machines move to another set: otherwise they would be replaced. The new
-// set of a rollback is kept from it, too, until all updates to the earlier template have ended.
+// closeOrOpen keeps a set from creating machines while its machines move to another set: otherwise
+// they would be replaced. The new set of a rollback is kept from it, too, until all updates to the
+// earlier template have ended.
 func (s setChanges) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
 	_, disabled := desired.Labels[v1alpha1.LabelScaleUpDisabled]
 	isOld := t != s.newSet && s.newSet != nil && s.inPlace

@@ -96,24 +96,28 @@ func (s *sets) isUnderWay() bool {
 	return (s.newSet != nil || !s.d.Spec.Paused) && slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() })
 }
 
-// isComplete reports whether all machines are of the current template, can be used, and are as many as are wanted.
+// isComplete reports whether all machines are of the current template, can be used, and are as many
+// as are wanted.
 func (s *sets) isComplete() bool { return s.isFilled() && s.newSet.exist == s.replicas }
 
-// isFilled reports whether all machines are of the current template, and as many can be used as are wanted. Others may exist
-// that are pending deletion.
+// isFilled reports whether all machines are of the current template, and as many can be used as are
+// wanted. Others may exist that are pending deletion.
 func (s *sets) isFilled() bool {
 	return s.newSet != nil && !s.isUnderWay() && s.newSet.size == s.replicas && s.newSet.available() == s.replicas
 }
 
-// areOldGone reports whether no machine is left of the old sets. A cache that shows none proves nothing.
+// areOldGone reports whether no machine is left of the old sets. A cache that shows none proves
+// nothing.
 func (s *sets) areOldGone() bool {
 	return s.seemOldGone() && !s.mustCountOld() && s.uncached() == 0
 }
 
-// mustCountOld reports whether the API server has to be read to know whether machines of the old sets exist that the cache does not show.
+// mustCountOld reports whether the API server has to be read to know whether machines of the old
+// sets exist that the cache does not show.
 func (s *sets) mustCountOld() bool { return len(s.old) > 0 && (s.w.Live == nil || s.w.Live.OldResized) }
 
-// uncached returns how many machines of the old sets the API server had when none of them was shown by the cache and left to be deleted.
+// uncached returns how many machines of the old sets the API server had when none of them was shown
+// by the cache and left to be deleted.
 func (s *sets) uncached() (n int) {
 	if !isRecreating(s.d) || !s.seemOldGone() || s.mustCountOld() {
 		return 0

@@ -4,12 +4,14 @@ package rollout
 type sizing struct {
 	*sets
 
-	// needsLive reports whether several sets have to be resized, and that it is not known which of their machines the autoscaler has named.
+	// needsLive reports whether several sets have to be resized, and that it is not known which of
+	// their machines the autoscaler has named.
 	needsLive bool
-	// deferred is how many machines are due and have to wait, because others still exist that have to be deleted. The sets are sized for
-	// as many fewer meanwhile.
+	// deferred is how many machines are due and have to wait, because others still exist that have to
+	// be deleted. The sets are sized for as many fewer meanwhile.
 	deferred int32
-	// replaces reports whether the old sets shrink in this step because their machines are replaced, and not because the replicas were lowered.
+	// replaces reports whether the old sets shrink in this step because their machines are replaced,
+	// and not because the replicas were lowered.
 	replaces bool
 }
 
@@ -32,7 +34,8 @@ func (s *sizing) step() {
 	}
 }
 
-// recreate scales the old sets to 0, and the new one to the replicas when no machine of the old ones is left.
+// recreate scales the old sets to 0, and the new one to the replicas when no machine of the old
+// ones is left.
 func (s *sizing) recreate() {
 	for _, t := range s.old {
 		t.size = 0

@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// UnderWay returns the revision of the rollout that a deployment is in; is is false if it is in none. owned are its sets.
+// UnderWay returns the revision of the rollout that a deployment is in; is is false if it is in
+// none. owned are its sets.
 func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (rolledOut int64, is bool) {
 	isComplete := reasonOf(d.Status) == v1alpha1.ReasonNewMachineSetAvailable
 	if isComplete && d.Generation == d.Status.ObservedGeneration || d.DeletionTimestamp != nil {
@@ -23,7 +24,8 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 	return rolledOut, !resized
 }
 
-// Waits returns what a rollout waits for when a pass rests with a verdict, one of few texts; "" if no rollout is under way.
+// Waits returns what a rollout waits for when a pass rests with a verdict, one of few texts; "" if
+// no rollout is under way.
 func Waits(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, v Verdict) string {
 	if v.Deployment != nil {
 		d = v.Deployment
@@ -57,13 +59,15 @@ func Waits(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, v Verdic
 	return "the next step of a rollout"
 }
 
-// isInvalid reports whether the deployment is not reconciled until it is corrected. With a class of which no VM can be created it is.
+// isInvalid reports whether the deployment is not reconciled until it is corrected. With a class of
+// which no VM can be created it is.
 func isInvalid(st v1alpha1.MachineDeploymentStatus) bool {
 	valid := machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentValid)
 	return valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass
 }
 
-// stalledFor returns what a rollout waits for that makes no progress; "" if it does, or waits for machines to be available or gone.
+// stalledFor returns what a rollout waits for that makes no progress; "" if it does, or waits for
+// machines to be available or gone.
 func stalledFor(st v1alpha1.MachineDeploymentStatus) string {
 	switch machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentRolloutStalled).Reason {
 	case v1alpha1.ReasonMachineSetFrozen:

@@ -12,22 +12,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// stallAfter is how long a rollout waits before the condition RolloutStalled reports what it waits for. Known failures are reported
-// at once.
+// stallAfter is how long a rollout waits before the condition RolloutStalled reports what it waits
+// for. Known failures are reported at once.
 const stallAfter = time.Minute
 
 // stalls finds the cause for which a rollout makes no progress.
 type stalls struct{ *sets }
 
-// stallCheck finds one cause. find returns the condition RolloutStalled for it, whose message has the object, the fact, and what the user
-// does about it; none when the rollout does not stall for it.
+// stallCheck finds one cause. find returns the condition RolloutStalled for it, whose message has
+// the object, the fact, and what the user does about it; none when the rollout does not stall for
+// it.
 type stallCheck struct {
 	name string
 	find func(stalls) machinefacts.Condition
 }
 
-// failureChecks find known failures, which are reported at once. The first check that finds a cause decides: a cause for all
-// machines comes before one for a single machine, and what the user has set before what the cloud and the API server answer.
+// failureChecks find known failures, which are reported at once. The first check that finds a cause
+// decides: a cause for all machines comes before one for a single machine, and what the user has
+// set before what the cloud and the API server answer.
 var failureChecks = []stallCheck{
 	{"in-place update without target cluster", stalls.findNoTarget},
 	{"in-place update failed", stalls.findFailedUpdate},
@@ -36,9 +38,9 @@ var failureChecks = []stallCheck{
 	{"requests rejected by the API server", stalls.findRejected},
 }
 
-// waitChecks find what a rollout waits for, which is reported after stallAfter: most rollouts wait for each of these for a short
-// while. The first check that finds a cause decides: the new machines come before the old ones, since old machines are deleted only
-// when new ones are available.
+// waitChecks find what a rollout waits for, which is reported after stallAfter: most rollouts wait
+// for each of these for a short while. The first check that finds a cause decides: the new machines
+// come before the old ones, since old machines are deleted only when new ones are available.
 var waitChecks = []stallCheck{
 	{"new machine preserved", stalls.findPreserved},
 	{"new machine not available", stalls.findUnavailable},
@@ -53,7 +55,8 @@ var waitChecks = []stallCheck{
 	{"old machine not ready for its in-place update", stalls.findNotSelectable},
 }
 
-// stillSince returns when the rollout last made progress; ok is false when there is no rollout, or Progressing has the cause.
+// stillSince returns when the rollout last made progress; ok is false when there is no rollout, or
+// Progressing has the cause.
 func (s report) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time, ok bool) {
 	c := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
 	if c == nil || s.d.Spec.Paused || s.d.DeletionTimestamp != nil {
@@ -66,7 +69,8 @@ func (s report) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time
 	return c.LastUpdateTime.Time, true
 }
 
-// stalled returns the condition RolloutStalled; none while the rollout makes progress, and while it has waited for less than stallAfter.
+// stalled returns the condition RolloutStalled; none while the rollout makes progress, and while it
+// has waited for less than stallAfter.
 func (s report) stalled(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {
 	since, ok := s.stillSince(st)
 	if !ok {
@@ -120,7 +124,8 @@ func (s stalls) standing(t *tally) (n int32) {
 	return n
 }
 
-// first returns the first machine of a set, by name, for which a condition holds; nil when there is none.
+// first returns the first machine of a set, by name, for which a condition holds; nil when there is
+// none.
 func (s stalls) first(t *tally, matches func(*v1alpha1.Machine) bool) (found *v1alpha1.Machine) {
 	if t == nil {
 		return nil
@@ -133,7 +138,8 @@ func (s stalls) first(t *tally, matches func(*v1alpha1.Machine) bool) (found *v1
 	return found
 }
 
-// firstOfAny returns the first machine for which a condition holds, those of the new set before the others.
+// firstOfAny returns the first machine for which a condition holds, those of the new set before the
+// others.
 func (s stalls) firstOfAny(matches func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
 	for _, t := range s.all() {
 		if m := s.first(t, matches); m != nil {

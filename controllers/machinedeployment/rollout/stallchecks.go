@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// findNoTarget finds an in-place update where no target cluster is configured, so that there are no Nodes to update. The user
-// chooses another strategy.
+// findNoTarget finds an in-place update where no target cluster is configured, so that there are no
+// Nodes to update. The user chooses another strategy.
 func (s stalls) findNoTarget() (cause machinefacts.Condition) {
 	if !s.isUnderWay() || !IsInPlace(s.d) || !s.w.NoTarget {
 		return cause
@@ -20,8 +20,9 @@ func (s stalls) findNoTarget() (cause machinefacts.Condition) {
 		v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType))
 }
 
-// findFailedUpdate finds a machine whose Node was not updated in place. The user corrects the cause and removes the label
-// update-result from the Node, or waits until the machine is replaced after its health timeout.
+// findFailedUpdate finds a machine whose Node was not updated in place. The user corrects the cause
+// and removes the label update-result from the Node, or waits until the machine is replaced after
+// its health timeout.
 func (s stalls) findFailedUpdate() (cause machinefacts.Condition) {
 	m := s.firstOfAny(s.hasFailedInPlace)
 	if m == nil {
@@ -36,8 +37,8 @@ func (s stalls) findFailedUpdate() (cause machinefacts.Condition) {
 		m.Name, why, v1alpha1.LabelUpdateResult))
 }
 
-// findFrozen finds a new MachineSet that needs more machines and must not create any, because of one of its labels. The user
-// ends the freeze, or removes the label, when its cause is gone.
+// findFrozen finds a new MachineSet that needs more machines and must not create any, because of
+// one of its labels. The user ends the freeze, or removes the label, when its cause is gone.
 func (s stalls) findFrozen() (cause machinefacts.Condition) {
 	if s.newSet == nil || !machinefacts.CreatesNone(s.newSet.set) || s.standing(s.newSet) >= s.newSet.size {
 		return cause
@@ -49,7 +50,8 @@ func (s stalls) findFrozen() (cause machinefacts.Condition) {
 	return machinefacts.True(v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not create machines while it has the label %s; %s", s.newSet.set.Name, label, end))
 }
 
-// findFailedCreation finds a new machine that could not be created. The user corrects what the error names, or rolls back.
+// findFailedCreation finds a new machine that could not be created. The user corrects what the
+// error names, or rolls back.
 func (s stalls) findFailedCreation() (cause machinefacts.Condition) {
 	m := s.first(s.newSet, hasFailedCreation)
 	if m == nil {
@@ -59,8 +61,9 @@ func (s stalls) findFailedCreation() (cause machinefacts.Condition) {
 	return machinefacts.True(v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s could not be created: %s: %s", m.Name, op.ErrorCode, op.Description))
 }
 
-// findRejected finds a MachineSet, the new one before the others, whose requests to create or delete Machines the API server rejects; old sets
-// need not create any. The user corrects the quota, webhook or admission policy that the message names.
+// findRejected finds a MachineSet, the new one before the others, whose requests to create or
+// delete Machines the API server rejects; old sets need not create any. The user corrects the
+// quota, webhook or admission policy that the message names.
 func (s stalls) findRejected() (cause machinefacts.Condition) {
 	for _, t := range s.all() {
 		c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetReplicaFailure)
@@ -71,7 +74,8 @@ func (s stalls) findRejected() (cause machinefacts.Condition) {
 	return cause
 }
 
-// findPreserved finds a new machine that has failed and is preserved, so that it is not replaced. The user ends the preservation.
+// findPreserved finds a new machine that has failed and is preserved, so that it is not replaced.
+// The user ends the preservation.
 func (s stalls) findPreserved() (cause machinefacts.Condition) {
 	m := s.firstUnavailable()
 	if m == nil || !machinefacts.IsPreservedFailed(m, s.w.Now) {
@@ -91,8 +95,9 @@ func (s stalls) findUnavailable() (cause machinefacts.Condition) {
 	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available, its phase is %q; see its lastOperation", m.Name, m.Status.CurrentStatus.Phase))
 }
 
-// findTerminating finds a machine whose deletion has not ended. It counts for maxSurge until then, so no machine is created in its
-// place. The user follows its lastOperation, mostly to a pod that cannot be evicted.
+// findTerminating finds a machine whose deletion has not ended. It counts for maxSurge until then,
+// so no machine is created in its place. The user follows its lastOperation, mostly to a pod that
+// cannot be evicted.
 func (s stalls) findTerminating() (cause machinefacts.Condition) {
 	m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
 	if m == nil {
@@ -101,7 +106,8 @@ func (s stalls) findTerminating() (cause machinefacts.Condition) {
 	return machinefacts.True(v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until its deletion has ended; see its lastOperation", m.Name))
 }
 
-// findMissing finds a new MachineSet that has not created all of its machines. The user reads its conditions and Events.
+// findMissing finds a new MachineSet that has not created all of its machines. The user reads its
+// conditions and Events.
 func (s stalls) findMissing() (cause machinefacts.Condition) {
 	if s.newSet == nil || s.standing(s.newSet) >= s.newSet.size {
 		return cause
@@ -110,8 +116,8 @@ func (s stalls) findMissing() (cause machinefacts.Condition) {
 		s.newSet.set.Name, s.standing(s.newSet), s.newSet.size))
 }
 
-// findInvalid finds an old MachineSet that is not reconciled because its spec or its intents are invalid. The user corrects what
-// its condition Valid names.
+// findInvalid finds an old MachineSet that is not reconciled because its spec or its intents are
+// invalid. The user corrects what its condition Valid names.
 func (s stalls) findInvalid() (cause machinefacts.Condition) {
 	for _, t := range s.old {
 		c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetValid)
@@ -122,7 +128,8 @@ func (s stalls) findInvalid() (cause machinefacts.Condition) {
 	return cause
 }
 
-// findHeld finds an old MachineSet that deletes no machines because deletions are held. The user removes the annotation when its reason is gone.
+// findHeld finds an old MachineSet that deletes no machines because deletions are held. The user
+// removes the annotation when its reason is gone.
 func (s stalls) findHeld() (cause machinefacts.Condition) {
 	for _, t := range s.old {
 		if c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetDeletionsHeld); c.IsTrue() {
@@ -132,8 +139,8 @@ func (s stalls) findHeld() (cause machinefacts.Condition) {
 	return cause
 }
 
-// findNotDeleted finds an old MachineSet that has more machines than its replicas, has observed them, and deletes none. The user
-// reads its conditions and Events.
+// findNotDeleted finds an old MachineSet that has more machines than its replicas, has observed
+// them, and deletes none. The user reads its conditions and Events.
 func (s stalls) findNotDeleted() (cause machinefacts.Condition) {
 	for _, t := range s.old {
 		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {
@@ -144,8 +151,9 @@ func (s stalls) findNotDeleted() (cause machinefacts.Condition) {
 	return cause
 }
 
-// findUncached finds machines of old MachineSets that the API server has and the cache does not: their slot label is missing or
-// wrong, or they were deleted a moment ago. The user waits, since slot labels are corrected automatically.
+// findUncached finds machines of old MachineSets that the API server has and the cache does not:
+// their slot label is missing or wrong, or they were deleted a moment ago. The user waits, since
+// slot labels are corrected automatically.
 func (s stalls) findUncached() (cause machinefacts.Condition) {
 	n := s.uncached()
 	if n == 0 {
@@ -156,8 +164,8 @@ func (s stalls) findUncached() (cause machinefacts.Condition) {
 		n, v1alpha1.LabelSlot))
 }
 
-// findUpdating finds a machine that is being updated in place. The user follows the stage that the message has, mostly to the drain
-// of the Node or to the agent on it.
+// findUpdating finds a machine that is being updated in place. The user follows the stage that the
+// message has, mostly to the drain of the Node or to the agent on it.
 func (s stalls) findUpdating() (cause machinefacts.Condition) {
 	if !s.updatesInPlace() {
 		return cause
@@ -169,7 +177,8 @@ func (s stalls) findUpdating() (cause machinefacts.Condition) {
 	return machinefacts.True(v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, howFar(nodeOf(s.w.Nodes, m))))
 }
 
-// findNotSelected finds Nodes that wait for a selection where the orchestration type is Manual. The user adds the label.
+// findNotSelected finds Nodes that wait for a selection where the orchestration type is Manual. The
+// user adds the label.
 func (s stalls) findNotSelected() (cause machinefacts.Condition) {
 	if !s.updatesInPlace() || !isManual(s.d) {
 		return cause
@@ -181,8 +190,8 @@ func (s stalls) findNotSelected() (cause machinefacts.Condition) {
 	return machinefacts.True(v1alpha1.ReasonNodesNotSelected, fmt.Sprintf("Nodes that wait for their in-place update: %d; select them with the label %s=true", n, v1alpha1.LabelSelectedForUpdate))
 }
 
-// findNotSelectable finds an old machine whose Node cannot be selected for its update. The user has the machine become available,
-// and its Node have the condition InPlaceUpdate.
+// findNotSelectable finds an old machine whose Node cannot be selected for its update. The user has
+// the machine become available, and its Node have the condition InPlaceUpdate.
 func (s stalls) findNotSelectable() (cause machinefacts.Condition) {
 	if !s.updatesInPlace() {
 		return cause
@@ -197,10 +206,12 @@ func (s stalls) findNotSelectable() (cause machinefacts.Condition) {
 	return cause
 }
 
-// updatesInPlace reports whether old machines remain that are updated in place to the template of a new MachineSet.
+// updatesInPlace reports whether old machines remain that are updated in place to the template of a
+// new MachineSet.
 func (s *sets) updatesInPlace() bool { return s.inPlace && s.newSet != nil && s.isUnderWay() }
 
-// firstUnavailable returns the first machine of the new MachineSet, by name, that is not available and not being deleted.
+// firstUnavailable returns the first machine of the new MachineSet, by name, that is not available
+// and not being deleted.
 func (s stalls) firstUnavailable() *v1alpha1.Machine {
 	return s.first(s.newSet, func(m *v1alpha1.Machine) bool {
 		available, _ := s.availableIn(s.newSet.set, m)

@@ -16,7 +16,8 @@ import (
 type stallCase struct {
 	check, when, deployment string
 	sets                    []string
-	// uncached is how many machines of old sets the API server has and the cache does not; -1 when the API server was not read.
+	// uncached is how many machines of old sets the API server has and the cache does not; -1 when the
+	// API server was not read.
 	uncached int
 	// want is the reason, and about what the message has to name; "" when the check must find nothing.
 	want, about string
@@ -227,7 +228,8 @@ func TestStallChecks(t *testing.T) {
 	}
 }
 
-// TestStallChecksAllHaveCases fails for a check without a case in which it finds a cause, or without one in which it does not.
+// TestStallChecksAllHaveCases fails for a check without a case in which it finds a cause, or
+// without one in which it does not.
 func TestStallChecksAllHaveCases(t *testing.T) {
 	for _, check := range slices.Concat(failureChecks, waitChecks) {
 		for _, finds := range []bool{true, false} {
@@ -262,7 +264,8 @@ func TestStalledSeveralCausesReportsTheFirst(t *testing.T) {
 	}
 }
 
-// TestRolloutEventsPausedAfterTheDeadlineAreOfThePauseOnce: Progressing stays ProgressDeadlineExceeded, and RolloutStalled goes with the pause.
+// TestRolloutEventsPausedAfterTheDeadlineAreOfThePauseOnce: Progressing stays
+// ProgressDeadlineExceeded, and RolloutStalled goes with the pause.
 func TestRolloutEventsPausedAfterTheDeadlineAreOfThePauseOnce(t *testing.T) {
 	s := stallCase{deployment: "paused", sets: []string{"a size=1 Running", "b size=3 Pending"}}.setsOf(t)
 	exceeded := v1alpha1.MachineDeploymentStatus{Conditions: []v1alpha1.MachineDeploymentCondition{

@@ -32,7 +32,8 @@ func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
 	return c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
 }
 
-// status works out the deployment's status from its machines. Which of them have failed is taken from the sets.
+// status works out the deployment's status from its machines. Which of them have failed is taken
+// from the sets.
 func status(all *sets) v1alpha1.MachineDeploymentStatus {
 	s := report{all}
 	st := *s.d.Status.DeepCopy()

@@ -17,8 +17,8 @@ import (
 // counts are the numbers of a status.
 type counts struct{ All, Updated, Ready, Available, Preserved, Unavailable int32 }
 
-// withMachines is a set of that size with a machine for each word: its phase, or "kept" for one that has failed and is
-// preserved; "-ends" after it for one that is being deleted.
+// withMachines is a set of that size with a machine for each word: its phase, or "kept" for one
+// that has failed and is preserved; "-ends" after it for one that is being deleted.
 func withMachines(w World, set *v1alpha1.MachineSet, size int32, words string) {
 	set.Spec.Replicas = size
 	w.Machines[set.UID] = nil
@@ -38,8 +38,8 @@ func withMachines(w World, set *v1alpha1.MachineSet, size int32, words string) {
 	}
 }
 
-// TestCounts: the status counts the machines of all sets, the updated ones those of the new set alone. No two counts of the
-// rollout are equal.
+// TestCounts: the status counts the machines of all sets, the updated ones those of the new set
+// alone. No two counts of the rollout are equal.
 func TestCounts(t *testing.T) {
 	type machines struct {
 		size  int32
@@ -101,7 +101,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestFailedMachines: the status lists those that its sets list, the oldest set's first, and none of before.
+// TestFailedMachines: the status lists those that its sets list, the oldest set's first, and none
+// of before.
 func TestFailedMachines(t *testing.T) {
 	summary := func(name, set string) v1alpha1.MachineSummary {
 		return v1alpha1.MachineSummary{Name: name, ProviderID: "cloud://" + name, OwnerRef: set, LastOperation: v1alpha1.LastOperation{Description: "why " + name}}
@@ -120,9 +121,9 @@ func TestFailedMachines(t *testing.T) {
 	}
 }
 
-// A MachineDeployment without the condition Progressing is a new one, or one that was restored without its status. The
-// cluster-autoscaler scales down only one of which nothing or NewMachineSetAvailable is reported, so shrinking must not look
-// like a rollout that begins.
+// A MachineDeployment without the condition Progressing is a new one, or one that was restored
+// without its status. The cluster-autoscaler scales down only one of which nothing or
+// NewMachineSetAvailable is reported, so shrinking must not look like a rollout that begins.
 func TestProgressWithoutACondition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		old, fresh, want string

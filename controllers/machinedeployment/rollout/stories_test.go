@@ -37,8 +37,8 @@ import (
 //	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has only that, Running!
 //	unseen: a-3                       a machine that the cache does not show; vanished: a-0 one that only the cache shows
 //
-// The status of the deployment is that of its sets, which are right. The verdict is each action with what it writes,
-// then the conditions that have changed, and when to look again.
+// The status of the deployment is that of its sets, which are right. The verdict is each action
+// with what it writes, then the conditions that have changed, and when to look again.
 func TestStories(t *testing.T) {
 	scenario.Run(t, "testdata/stories*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()

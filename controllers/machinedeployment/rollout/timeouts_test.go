@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// The timeouts of a deployment reach each set that has machines, also those that are being deleted. A set without machines keeps those of its
-// revision, which a rollback restores.
+// The timeouts of a deployment reach each set that has machines, also those that are being deleted.
+// A set without machines keeps those of its revision, which a rollback restores.
 func TestTimeoutsReachOldSetsWithMachines(t *testing.T) {
 	for _, strategy := range []v1alpha1.MachineDeploymentStrategyType{v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType} {
 		st := newStory(t)

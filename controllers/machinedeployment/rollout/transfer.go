@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// transfers moves machines whose update has succeeded to the set of their new template. The sets that they leave are kept from
-// creating machines before.
+// transfers moves machines whose update has succeeded to the set of their new template. The sets
+// that they leave are kept from creating machines before.
 func (s inPlaceUpdates) transfers() (v Verdict, moves bool) {
 	v = Verdict{Do: WriteMachines}
 	for _, t := range s.all() {
@@ -46,8 +46,9 @@ func isClosed(set *v1alpha1.MachineSet) bool {
 	return disabled
 }
 
-// transferred returns a machine as it is in its new set: with the values of the template of that one, and a label that keeps it
-// from counting as one too many there until the set's size includes it. Name, VM and slot stay.
+// transferred returns a machine as it is in its new set: with the values of the template of that
+// one, and a label that keeps it from counting as one too many there until the set's size includes
+// it. Name, VM and slot stay.
 func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.Machine {
 	m = m.DeepCopy()
 	others := slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID || o.UID == to.UID })
@@ -74,8 +75,8 @@ func exchange(have, before, after map[string]string) map[string]string {
 	return changed
 }
 
-// isUnsettled reports whether machines have changed their set, or have left a set that creates none in their place, and a size
-// may not include that.
+// isUnsettled reports whether machines have changed their set, or have left a set that creates none
+// in their place, and a size may not include that.
 func (s inPlaceUpdates) isUnsettled() bool {
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
 		return t.set.DeletionTimestamp == nil && (isClosed(t.set) && t.standing < t.size ||
@@ -83,15 +84,17 @@ func (s inPlaceUpdates) isUnsettled() bool {
 	})
 }
 
-// hasJustCome reports whether a machine has moved from another set, whose new one may not include it in its size yet.
+// hasJustCome reports whether a machine has moved from another set, whose new one may not include
+// it in its size yet.
 func hasJustCome(m metav1.Object) bool {
 	return m.GetLabels()[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
 
-// settle adapts the sizes to the machines that have changed their set, by a live list: a set grows by those
-// that have moved to it, as far as there are more than its size, and one that creates none in the place of those that have left is as
-// large as what it has. The list of a set's machines is later than its size, so a size is never changed for the same machine
-// twice; should the set have decided something meanwhile, the write is rejected.
+// settle adapts the sizes to the machines that have changed their set, by a live list: a set grows
+// by those that have moved to it, as far as there are more than its size, and one that creates none
+// in the place of those that have left is as large as what it has. The list of a set's machines is
+// later than its size, so a size is never changed for the same machine twice; should the set have
+// decided something meanwhile, the write is rejected.
 //
 //	old 3 of which 2 are there, new 1 of which 2 are there, one of them has come
 //	  new 1 + min(1, 2 − 1) = 2; old 2
@@ -121,7 +124,8 @@ func (s inPlaceUpdates) settle() {
 	}
 }
 
-// arrived returns the machines that have moved to a set whose size includes them, without the label that marked them.
+// arrived returns the machines that have moved to a set whose size includes them, without the label
+// that marked them.
 func (s inPlaceUpdates) arrived() (arrived []*v1alpha1.Machine) {
 	for _, t := range s.all() {
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {

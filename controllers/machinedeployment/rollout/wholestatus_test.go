@@ -14,8 +14,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-// TestWholeStatus compares the status in the middle of a rollout, testdata/status/status.yaml, with what Decide writes. A field that no code
-// fills, or whose sources testdata/status/world.yaml does not have, is reported.
+// TestWholeStatus compares the status in the middle of a rollout, testdata/status/status.yaml, with
+// what Decide writes. A field that no code fills, or whose sources testdata/status/world.yaml does
+// not have, is reported.
 func TestWholeStatus(t *testing.T) {
 	w := World{Now: born, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{}}
 	content, err := os.ReadFile("testdata/status/world.yaml")

@@ -18,37 +18,45 @@ import (
 type World struct {
 	Now        time.Time
 	Deployment *v1alpha1.MachineDeployment
-	// Owned are the sets, as the cache shows them or as this pass has written them, whose controller is the deployment.
+	// Owned are the sets, as the cache shows them or as this pass has written them, whose controller
+	// is the deployment.
 	Owned []*v1alpha1.MachineSet
-	// Undecodable are sets whose controller is the deployment and of which only the metadata is known: the rest cannot be decoded.
-	// While there are any, nothing is done but delete them with the deployment: one of them may be the new set.
+	// Undecodable are sets whose controller is the deployment and of which only the metadata is known:
+	// the rest cannot be decoded. While there are any, nothing is done but delete them with the
+	// deployment: one of them may be the new set.
 	Undecodable []*v1alpha1.MachineSet
 	// Machines are the machines, as the cache shows them, of each set, by the set's UID.
 	Machines map[types.UID][]*v1alpha1.Machine
 	// CountMinReady has a machine be available only when it has been so for minReadySeconds.
 	CountMinReady bool
-	// NoComponentsTaint means that Nodes that were updated in place do not get the taint critical-components-not-ready.
+	// NoComponentsTaint means that Nodes that were updated in place do not get the taint
+	// critical-components-not-ready.
 	NoComponentsTaint bool
-	// KeepFromAutoscaler means that the cluster-autoscaler is kept from removing Nodes while machines are replaced.
+	// KeepFromAutoscaler means that the cluster-autoscaler is kept from removing Nodes while machines
+	// are replaced.
 	KeepFromAutoscaler bool
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.MachineSet
-	// MustListOrphans reports whether the deployment is new or has changed its selector: orphans may match that are in other slots.
+	// MustListOrphans reports whether the deployment is new or has changed its selector: orphans may
+	// match that are in other slots.
 	MustListOrphans bool
-	// LiveSets are the UIDs of the deployment's sets as the API server has them; nil when it was not read in this pass.
+	// LiveSets are the UIDs of the deployment's sets as the API server has them; nil when it was not
+	// read in this pass.
 	LiveSets map[types.UID]bool
-	// Released is how many sets of the namespace the deployment has released, as the API server has them. It is known when LiveSets is.
+	// Released is how many sets of the namespace the deployment has released, as the API server has
+	// them. It is known when LiveSets is.
 	Released int
-	// Confirmed reports whether the API server was read before, and that the cache shows all sets that existed then, and that were
-	// created since.
+	// Confirmed reports whether the API server was read before, and that the cache shows all sets that
+	// existed then, and that were created since.
 	Confirmed bool
-	// Live are the machines as the API server has them; nil when it was not read in this pass, or when machines have changed since. When
-	// it was read, Deployment is as the API server has it, too.
+	// Live are the machines as the API server has them; nil when it was not read in this pass, or when
+	// machines have changed since. When it was read, Deployment is as the API server has it, too.
 	Live *Live
 	// NoTarget reports whether there is no target cluster, so that no machine becomes a Node.
 	NoTarget bool
-	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by name. Where machines are not
-	// updated in place those are missing that carry nothing of such an update.
+	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by
+	// name. Where machines are not updated in place those are missing that carry nothing of such an
+	// update.
 	Nodes map[string]*corev1.Node
 	// Done contains what this pass has done.
 	Done Done
@@ -58,7 +66,8 @@ type World struct {
 type Live struct {
 	// Machines has the metadata of the machines of each set, by the set's UID.
 	Machines map[types.UID][]*metav1.ObjectMeta
-	// OldResized reports whether an old set was given another size since. It may have created a machine before that.
+	// OldResized reports whether an old set was given another size since. It may have created a
+	// machine before that.
 	OldResized bool
 }
 
@@ -90,7 +99,8 @@ type Done struct {
 	Deleted map[types.UID]bool
 	// Collided reports whether the name of the new set belongs to another set.
 	Collided bool
-	// RollbackRefused is why the API server has refused the template of a rollback; "" when it has not.
+	// RollbackRefused is why the API server has refused the template of a rollback; "" when it has
+	// not.
 	RollbackRefused string
 	// CreateError is why the new set could not be created; "" when it could.
 	CreateError string
@@ -117,8 +127,8 @@ const (
 	WriteMachines Action = "WriteMachines"
 	// Adopt sets the deployment as the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
-	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the selector any more, or remain when the
-	// deployment is deleted.
+	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the
+	// selector any more, or remain when the deployment is deleted.
 	Release Action = "Release"
 	// Create creates Verdict.Sets[0].
 	Create Action = "Create"
@@ -142,9 +152,11 @@ type Verdict struct {
 	Events []Event
 	// Replacing reports whether a rollout is under way, with Rest.
 	Replacing bool
-	// Waiting is what the rollout waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it.
+	// Waiting is what the rollout waits for, with Rest, as Waits returns it. It is for traces: the
+	// caller of Decide sets it.
 	Waiting string
-	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes nothing.
+	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes
+	// nothing.
 	Wake time.Duration
 }
 
@@ -154,7 +166,8 @@ func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do =
 // Waits returns what a rollout waits for, with Rest.
 func (v Verdict) Waits() string { return v.Waiting }
 
-// Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "", and a sentence.
+// Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "",
+// and a sentence.
 func (v Verdict) Reason() (code, why string) {
 	if len(v.Events) > 0 {
 		return v.Events[0].Reason, v.Events[0].Reason

@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// burst is the maximum number of recorded creations, and of recorded deletions, that are not observed yet.
+// burst is the maximum number of recorded creations, and of recorded deletions, that are not
+// observed yet.
 const burst = machinefacts.MostIntents
 
 // balancing is a decision about the number of machines in progress.
@@ -28,13 +29,15 @@ type balancing struct {
 	withdrawn int
 }
 
-// balanceRule is a step of the decision. apply changes the intents, or returns the action to take; decided is false while the next rule applies.
+// balanceRule is a step of the decision. apply changes the intents, or returns the action to take;
+// decided is false while the next rule applies.
 type balanceRule struct {
 	name  string
 	apply func(*balancing) (v Verdict, decided bool)
 }
 
-// balanceRules are applied in this order, until one has decided. The intents of all are recorded in one write.
+// balanceRules are applied in this order, until one has decided. The intents of all are recorded in
+// one write.
 var balanceRules = []balanceRule{
 	{"preserve failed machines before one of them is replaced", (*balancing).preserve},
 	{"read the API server before named machines are deleted", (*balancing).readNamed},
@@ -46,8 +49,8 @@ var balanceRules = []balanceRule{
 	{"update machines whose template has changed", (*balancing).updateMachines},
 }
 
-// balance compares the expected number of machines with the desired one, and returns new intents, a correction of machines, or
-// the status.
+// balance compares the expected number of machines with the desired one, and returns new intents, a
+// correction of machines, or the status.
 func balance(w World, in machinefacts.Intents) Verdict {
 	b := &balancing{w: w, recorded: in, next: withoutObserved(w, in)}
 	b.counted = counted(w, b.next)
@@ -138,7 +141,8 @@ func (b *balancing) updateMachines() (v Verdict, decided bool) {
 	return Verdict{Do: Update, Machines: changed}, len(changed) > 0
 }
 
-// rest ends the pass with the status. While expected machines are not in the cache yet, the status would be wrong.
+// rest ends the pass with the status. While expected machines are not in the cache yet, the status
+// would be wrong.
 func rest(w World) Verdict {
 	if w.Live != nil && !sees(w) {
 		return Verdict{Do: Rest, Wake: nextChange(w)}
@@ -148,8 +152,9 @@ func rest(w World) Verdict {
 	return Verdict{Do: Rest, Set: set, Wake: nextChange(w), Events: statusEvents(w, set.Status)}
 }
 
-// counted returns the machines that are neither being deleted nor recorded for deletion. The answer of the API server has
-// precedence over the cache: a machine that it does not return for the set was deleted, or belongs to another set by now.
+// counted returns the machines that are neither being deleted nor recorded for deletion. The answer
+// of the API server has precedence over the cache: a machine that it does not return for the set
+// was deleted, or belongs to another set by now.
 func counted(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	for _, m := range w.Owned {
 		if m.DeletionTimestamp != nil || in.Deletes(m.UID) || w.Done.Deleted[m.UID] {
@@ -163,9 +168,10 @@ func counted(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	return all
 }
 
-// deleteAlways records for deletion the machines that are deleted for any number of machines: those that have failed and must be replaced, and those
-// that the cluster-autoscaler has chosen. A machine that is about to be preserved is not deleted; the next pass observes whether it
-// is preserved.
+// deleteAlways records for deletion the machines that are deleted for any number of machines: those
+// that have failed and must be replaced, and those that the cluster-autoscaler has chosen. A
+// machine that is about to be preserved is not deleted; the next pass observes whether it is
+// preserved.
 func (b *balancing) deleteAlways() (v Verdict, decided bool) {
 	w, until := b.w, chosenUntil(b.w.Set)
 	b.counted = slices.DeleteFunc(b.counted, func(m *v1alpha1.Machine) bool {
@@ -194,8 +200,8 @@ func anyChosen(w World, machines []*v1alpha1.Machine) bool {
 	return slices.ContainsFunc(machines, func(m *v1alpha1.Machine) bool { return isChosen(&m.ObjectMeta, until) })
 }
 
-// firstNamed returns the number of the first machines, in the order of deletion, that the cluster-autoscaler has named: it has
-// given them the priority and then lowered the replicas.
+// firstNamed returns the number of the first machines, in the order of deletion, that the
+// cluster-autoscaler has named: it has given them the priority and then lowered the replicas.
 func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	for _, m := range ranked {
 		if w.newest(m).Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered {
@@ -206,34 +212,37 @@ func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	return n
 }
 
-// isToBeReplaced reports whether the machine has failed, is not preserved, and has its disruption, or is outdated; and whether it can be
-// replaced: a frozen set creates no machines, and would shrink below its replicas.
+// isToBeReplaced reports whether the machine has failed, is not preserved, and has its disruption,
+// or is outdated; and whether it can be replaced: a frozen set creates no machines, and would
+// shrink below its replicas.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
 	hasFailed := machinefacts.HasFailed(m) && !machinefacts.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
 	return !machinefacts.IsFrozen(w.Set) && (hasFailed || isOutdated(w, m))
 }
 
-// isOutdated reports whether the machine could not be created, and the template names another MachineClass by now. Such a machine may
-// never fail, because the machine controller does not know that its replacement would fare better. It needs no disruption: it runs nothing.
+// isOutdated reports whether the machine could not be created, and the template names another
+// MachineClass by now. Such a machine may never fail, because the machine controller does not know
+// that its replacement would fare better. It needs no disruption: it runs nothing.
 func isOutdated(w World, m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineCrashLoopBackOff && m.Spec.Class.Name != w.Set.Spec.Template.Spec.Class.Name &&
 		!machinefacts.IsPreserved(m, w.Now)
 }
 
-// isTransferred reports whether the machine was updated in place and was transferred from another set, which is about to lower
-// its replicas for it. Until then it is not surplus.
+// isTransferred reports whether the machine was updated in place and was transferred from another
+// set, which is about to lower its replicas for it. Until then it is not surplus.
 func isTransferred(w World, m *v1alpha1.Machine) bool {
 	return w.newest(m).Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
 
-// hasRoomFor reports whether so many creations may be recorded now. If they do not fit into a batch next to the pending ones,
-// all pending ones are observed first: each batch costs a write of the set and a list of the API server.
+// hasRoomFor reports whether so many creations may be recorded now. If they do not fit into a batch
+// next to the pending ones, all pending ones are observed first: each batch costs a write of the
+// set and a list of the API server.
 func hasRoomFor(missing int, in machinefacts.Intents) bool {
 	return len(in.Create) == 0 || missing <= burst-len(in.Create)
 }
 
-// order records machines for creation. It skips the ordinal of a machine whose name is taken: by a machine that is being
-// deleted, or that does not belong to the set.
+// order records machines for creation. It skips the ordinal of a machine whose name is taken: by a
+// machine that is being deleted, or that does not belong to the set.
 func order(w World, in *machinefacts.Intents, count int) {
 	in.Next = nextOrdinal(w, *in)
 	for range count {
@@ -245,7 +254,8 @@ func order(w World, in *machinefacts.Intents, count int) {
 	}
 }
 
-// discard records the first of the machines for deletion: count, or fewer if they do not fit into a batch.
+// discard records the first of the machines for deletion: count, or fewer if they do not fit into a
+// batch.
 func discard(w World, in *machinefacts.Intents, ranked []*v1alpha1.Machine, count int) {
 	var kept *v1alpha1.Machine
 	if count < len(ranked) {
@@ -257,8 +267,9 @@ func discard(w World, in *machinefacts.Intents, ranked []*v1alpha1.Machine, coun
 	}
 }
 
-// sees reports whether the API server was read, and the cache has all that it returned. Otherwise an event will arrive and start
-// the next pass; until then nothing is decided on that list, which may be old by then.
+// sees reports whether the API server was read, and the cache has all that it returned. Otherwise
+// an event will arrive and start the next pass; until then nothing is decided on that list, which
+// may be old by then.
 func sees(w World) bool { return w.Live != nil && len(Unseen(w)) == 0 }
 
 // Unseen returns the set's machines that the API server has returned and the cache does not have.

@@ -16,12 +16,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// cluster is a small model of an API server with one set, caches that lag as they like, and processes that die anywhere.
+// cluster is a small model of an API server with one set, caches that lag as they like, and
+// processes that die anywhere.
 type cluster struct {
 	t *rapid.T
-	// sets and history are all that the set and its machines ever were. The caches show any one of the states since the
-	// last that they have shown; of the set no older one than was written by a process, which knows its own writes, and
-	// those of the process before it.
+	// sets and history are all that the set and its machines ever were. The caches show any one of the
+	// states since the last that they have shown; of the set no older one than was written by a
+	// process, which knows its own writes, and those of the process before it.
 	sets              []*v1alpha1.MachineSet
 	history           []map[types.UID]*v1alpha1.Machine
 	shownSet, written int
@@ -30,8 +31,8 @@ type cluster struct {
 	dying, held       bool
 	now               time.Time
 
-	// most and fewest are how many machines were ever wanted since the last time that all was quiet, and lost is how many
-	// were taken away by others since.
+	// most and fewest are how many machines were ever wanted since the last time that all was quiet,
+	// and lost is how many were taken away by others since.
 	most, fewest, lost int
 }
 
@@ -77,7 +78,8 @@ func (c *cluster) changeSet(f func(*v1alpha1.MachineSet)) {
 	c.most, c.fewest = max(c.most, int(set.Spec.Replicas)), min(c.fewest, int(set.Spec.Replicas))
 }
 
-// standing counts the machines that are not ending, and of those how many have come from another set.
+// standing counts the machines that are not ending, and of those how many have come from another
+// set.
 func (c *cluster) standing() (all, transferred int) {
 	for _, m := range c.machines() {
 		if m.DeletionTimestamp == nil {
@@ -114,7 +116,8 @@ func (c *cluster) observe(current bool) World {
 
 func (c *cluster) dies() bool { return c.dying && rapid.IntRange(0, 11).Draw(c.t, "dies") == 0 }
 
-// pass runs one pass on what the caches show. Where the set is another by now, its first write is refused.
+// pass runs one pass on what the caches show. Where the set is another by now, its first write is
+// refused.
 func (c *cluster) pass(current bool) {
 	w := c.observe(current)
 	for range maxActions {
@@ -306,7 +309,8 @@ func (c *cluster) moveOut(uid types.UID) {
 	c.changeSet(func(set *v1alpha1.MachineSet) { set.Spec.Replicas = max(set.Spec.Replicas-1, 0) })
 }
 
-// moveIn gives the set a machine that was another's. It keeps its ordinal, which may be that of one of ours.
+// moveIn gives the set a machine that was another's. It keeps its ordinal, which may be that of one
+// of ours.
 func (c *cluster) moveIn() {
 	ordinal := rapid.Int64Range(0, 5).Draw(c.t, "ordinal")
 	c.put(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -316,8 +320,8 @@ func (c *cluster) moveIn() {
 	}})
 }
 
-// accept gives the set a replica for each machine that has come from another one, unless others are on their way: those would
-// be too many then, as whenever fewer are wanted than before.
+// accept gives the set a replica for each machine that has come from another one, unless others are
+// on their way: those would be too many then, as whenever fewer are wanted than before.
 func (c *cluster) accept() {
 	if in, err := machinefacts.ReadIntents(c.set()); err != nil || len(in.Create) > 0 {
 		return
@@ -384,7 +388,8 @@ func (c *cluster) quiet() {
 			c.most = max(c.most, all-transferred)
 		}
 		for _, m := range c.machines() {
-			// While the set is frozen, or deletions are held, a failed machine is not replaced, and one that is named is not deleted.
+			// While the set is frozen, or deletions are held, a failed machine is not replaced, and one that
+			// is named is not deleted.
 			if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed || isChosen(&m.ObjectMeta, chosenUntil(set)) {
 				c.lost++
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestReplicaFailureIsForTheAPIServerOnly: Gardener's health check takes ReplicaFailure for a broken MachineDeployment, so the
-// error of a cloud has its own condition.
+// TestReplicaFailureIsForTheAPIServerOnly: Gardener's health check takes ReplicaFailure for a
+// broken MachineDeployment, so the error of a cloud has its own condition.
 func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 	failed := func(kind v1alpha1.MachineOperationType) func(*v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) {

@@ -76,8 +76,9 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// carryOut returns the action for recorded intents that are not observed yet. Any holder that finds an intent completes it.
-// Machines are deleted before others are created: otherwise there would be more than desired in between.
+// carryOut returns the action for recorded intents that are not observed yet. Any holder that finds
+// an intent completes it. Machines are deleted before others are created: otherwise there would be
+// more than desired in between.
 func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 	deletions := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Deletes(m.UID) || isDeletionObsolete(w, in, m)
@@ -98,7 +99,8 @@ func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 	return Verdict{Do: Create, Ordinals: missing}, len(missing) > 0
 }
 
-// untried returns the machines without those whose deletion was rejected in this pass because they have changed.
+// untried returns the machines without those whose deletion was rejected in this pass because they
+// have changed.
 func untried(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return w.Done.Refused[m.UID] })
 }
@@ -109,9 +111,10 @@ func decideDelete(w World) Verdict {
 		return Verdict{Do: Rest}
 	}
 	if slices.Contains(w.Set.Finalizers, metav1.FinalizerOrphanDependents) {
-		// Its machines are orphaned: the garbage collector removes their owner reference before it deletes the set. With our finalizer the
-		// set would be there for longer than the garbage collector's, and its MachineDeployment would take it for one that is deleted with its
-		// machines, and create others in addition to them.
+		// Its machines are orphaned: the garbage collector removes their owner reference before it
+		// deletes the set. With our finalizer the set would be there for longer than the garbage
+		// collector's, and its MachineDeployment would take it for one that is deleted with its machines,
+		// and create others in addition to them.
 		return release(w)
 	}
 	remaining := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {

@@ -18,8 +18,8 @@ import (
 
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and is released as soon as they were released from
-// it: then the next one has its name, and selects them.
+// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and is released
+// as soon as they were released from it: then the next one has its name, and selects them.
 func TestMachinesOfASetThatIsDeletedWithOrphansStay(t *testing.T) {
 	now := metav1.NewTime(born)
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -101,8 +101,9 @@ func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 	}
 }
 
-// A machine that was recorded for deletion because it had failed stays if it recovers before it is deleted, and nothing is created in its place.
-// A machine that was recorded for deletion as surplus is deleted.
+// A machine that was recorded for deletion because it had failed stays if it recovers before it is
+// deleted, and nothing is created in its place. A machine that was recorded for deletion as surplus
+// is deleted.
 func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 	machine := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid", Labels: map[string]string{"a": "b"}}}
@@ -142,7 +143,8 @@ func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 	}
 }
 
-// A tenant can write any intents on its sets. What no controller has written is not carried out, and is reported.
+// A tenant can write any intents on its sets. What no controller has written is not carried out,
+// and is reported.
 func TestForgedIntents(t *testing.T) {
 	numbers := func(n int) string { return strings.TrimSuffix(strings.Repeat("7,", n), ",") }
 	deletions := func(n int) string { return strings.TrimSuffix(strings.Repeat(`{"name":"m","uid":"u"},`, n), ",") }

@@ -5,8 +5,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// unfreeze ends a freeze when it is requested. Where the label was removed by hand, the note of the fleet's freeze is removed, too:
-// a label that a user adds later is the user's.
+// unfreeze ends a freeze when it is requested. Where the label was removed by hand, the note of the
+// fleet's freeze is removed, too: a label that a user adds later is the user's.
 func unfreeze(w World) (v Verdict, requested bool) {
 	_, requested = w.Set.Annotations[v1alpha1.AnnotationUnfreeze]
 	_, noted := w.Set.Annotations[v1alpha1.AnnotationOvershooting]
@@ -22,8 +22,8 @@ func unfreeze(w World) (v Verdict, requested bool) {
 	return Verdict{Do: Save, Set: set}, true
 }
 
-// frozen returns the condition while the set has the label. The reason is that of the fleet's freeze, else that of Machine Controller
-// Manager, which may have written it.
+// frozen returns the condition while the set has the label. The reason is that of the fleet's
+// freeze, else that of Machine Controller Manager, which may have written it.
 func frozen(w World) machinefacts.Condition {
 	why, noted := w.Set.Annotations[v1alpha1.AnnotationOvershooting]
 	is := machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetFrozen)

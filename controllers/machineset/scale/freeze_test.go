@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// TestFrozenConditionFollowsTheLabel: the reason of the controller that froze the set is kept as long as the label.
+// TestFrozenConditionFollowsTheLabel: the reason of the controller that froze the set is kept as
+// long as the label.
 func TestFrozenConditionFollowsTheLabel(t *testing.T) {
 	frozen := func(status corev1.ConditionStatus, reason string) *v1alpha1.MachineSetCondition {
 		return &v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: status, Reason: reason}
@@ -51,7 +52,8 @@ func TestFrozenConditionFollowsTheLabel(t *testing.T) {
 	}
 }
 
-// TestNoteOfAFreezeEndsWithIt: a freeze that ends leaves nothing behind by which a later one of a user would be taken for the fleet's.
+// TestNoteOfAFreezeEndsWithIt: a freeze that ends leaves nothing behind by which a later one of a
+// user would be taken for the fleet's.
 func TestNoteOfAFreezeEndsWithIt(t *testing.T) {
 	const label, note, request = v1alpha1.LabelFreeze, v1alpha1.AnnotationOvershooting, v1alpha1.AnnotationUnfreeze
 	for _, tc := range []struct {

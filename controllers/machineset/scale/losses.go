@@ -8,15 +8,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// recordLoss records that a machine has failed and is about to be deleted. A set whose machines fail as soon as they are created, because of a
-// timeout in its template for example, would else create and delete VMs without end.
+// recordLoss records that a machine has failed and is about to be deleted. A set whose machines
+// fail as soon as they are created, because of a timeout in its template for example, would else
+// create and delete VMs without end.
 func recordLoss(w World, in *machinefacts.Intents, m *v1alpha1.Machine) {
 	if ordinal, ok := machinefacts.OrdinalIn(w.Set, m); ok {
 		in.Losses = in.Losses.Then(ordinal, nextOrdinal(w, *in), w.Set.Generation, w.Now)
 	}
 }
 
-// losses returns the failures in a row that delay the creation of machines; nil when there are none: a single failure delays nothing.
+// losses returns the failures in a row that delay the creation of machines; nil when there are
+// none: a single failure delays nothing.
 func losses(w World) *machinefacts.Losses {
 	in, err := machinefacts.ReadIntents(w.Set)
 	if err != nil || !in.Losses.Lasts(w.Set.Generation, w.Now) || in.Losses.Count < 2 {
@@ -36,7 +38,8 @@ func creationDelayed(w World) machinefacts.Condition {
 			"correct the template or its MachineClass", l.Count, l.Until.UTC().Format(time.RFC3339)))
 }
 
-// lossesChange returns when, from now, a machine may be created, or the failures no longer count; 0 when neither is about to happen.
+// lossesChange returns when, from now, a machine may be created, or the failures no longer count; 0
+// when neither is about to happen.
 func lossesChange(w World) time.Duration {
 	l := losses(w)
 	if l == nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestEventsOfWhatIsRefused: each refusal has an Event, also when there are two in one pass, and none is emitted twice.
+// TestEventsOfWhatIsRefused: each refusal has an Event, also when there are two in one pass, and
+// none is emitted twice.
 func TestEventsOfWhatIsRefused(t *testing.T) {
 	create, remove := Event{Reason: v1alpha1.ReasonFailedCreate, Message: "a quota"}, Event{Reason: v1alpha1.ReasonFailedDelete, Message: "a webhook"}
 	failure := func(reason string) []v1alpha1.MachineSetCondition {

@@ -7,9 +7,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// autoPreserve returns the failed machines whose automatic preservation the set changes, in their new state: up to
-// autoPreserveFailedMachineMax are preserved without a request, the newest first. If there are too many, the oldest are no longer
-// preserved.
+// autoPreserve returns the failed machines whose automatic preservation the set changes, in their
+// new state: up to autoPreserveFailedMachineMax are preserved without a request, the newest first.
+// If there are too many, the oldest are no longer preserved.
 func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
 	var kept, free []*v1alpha1.Machine
 	for _, m := range standing {
@@ -41,7 +41,8 @@ func isAutoPreserved(m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp == nil && m.Annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto
 }
 
-// mayBeAutoPreserved reports whether the machine has failed, has no requested preservation, and its preservation has not expired.
+// mayBeAutoPreserved reports whether the machine has failed, has no requested preservation, and its
+// preservation has not expired.
 func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
 	if !machinefacts.HasFailed(m) || machinefacts.IsPreservationOver(m, w.Now) {
 		return false

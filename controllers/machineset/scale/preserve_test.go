@@ -109,8 +109,8 @@ func TestIsToBeReplaced(t *testing.T) {
 	}
 }
 
-// A machine that is chosen is not replaced because its annotation could not be written: it has changed, or the API server
-// was away.
+// A machine that is chosen is not replaced because its annotation could not be written: it has
+// changed, or the API server was away.
 func TestAChosenMachineIsNotReplacedBeforeItIsMarked(t *testing.T) {
 	m := failed(1, nil)
 	m.Labels = map[string]string{"a": "b"}
@@ -143,8 +143,9 @@ func TestAChosenMachineIsNotReplacedBeforeItIsMarked(t *testing.T) {
 // autoWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const autoWorlds = 1000
 
-// TestAutoPreservationStaysWithinItsLimit has machines fail and recover, users request and refuse preservation, and the limit
-// change, while the set decides, and a substitute of the machine controller follows the annotations.
+// TestAutoPreservationStaysWithinItsLimit has machines fail and recover, users request and refuse
+// preservation, and the limit change, while the set decides, and a substitute of the machine
+// controller follows the annotations.
 func TestAutoPreservationStaysWithinItsLimit(t *testing.T) {
 	for seed := range uint64(worlds.Some(autoWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -227,7 +228,8 @@ func (f *flock) preserve() {
 	}
 }
 
-// decide executes the decisions of the set on preservation and replacement, and checks their effect.
+// decide executes the decisions of the set on preservation and replacement, and checks their
+// effect.
 func (f *flock) decide() {
 	w := World{Now: f.now, Set: &v1alpha1.MachineSet{Spec: v1alpha1.MachineSetSpec{AutoPreserveFailedMachineMax: f.most}}}
 	for _, changed := range autoPreserve(w, f.machines) {

@@ -22,7 +22,8 @@ func numbered(set *v1alpha1.MachineSet, ordinal int64, text string) *v1alpha1.Ma
 	return m
 }
 
-// A creation may be withdrawn only if neither the API server has its machine, nor this pass has created it.
+// A creation may be withdrawn only if neither the API server has its machine, nor this pass has
+// created it.
 func TestIsUnmade(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s"}}
 	live := map[types.UID]*metav1.ObjectMeta{"1": &numbered(set, 1, "1").ObjectMeta, "0": &numbered(set, 0, "").ObjectMeta}

@@ -101,22 +101,24 @@ func keyOf(w World, m *v1alpha1.Machine) rankKey {
 	return key
 }
 
-// chosenUntil returns the time up to which the set has the choices of the cluster-autoscaler together with the replicas that
-// belong to them.
+// chosenUntil returns the time up to which the set has the choices of the cluster-autoscaler
+// together with the replicas that belong to them.
 func chosenUntil(set *v1alpha1.MachineSet) time.Time {
 	until, _ := machinefacts.TimeIn(set, v1alpha1.AnnotationLastReplicaChangeByScaler)
 	return until
 }
 
-// isChosen reports whether the cluster-autoscaler has chosen the machine for deletion, and the set has the replicas that were
-// written afterwards: with earlier replicas, the machine would be replaced.
+// isChosen reports whether the cluster-autoscaler has chosen the machine for deletion, and the set
+// has the replicas that were written afterwards: with earlier replicas, the machine would be
+// replaced.
 func isChosen(m *metav1.ObjectMeta, until time.Time) bool {
 	marked, _ := machinefacts.TimeIn(m, v1alpha1.AnnotationMarkedForDeletionTime)
 	return m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && !marked.IsZero() && !marked.After(until)
 }
 
-// phaseRank orders phases by how useful the machine is. A machine without a phase has no VM and is deleted before one that is
-// being created; one that is being updated in place ranks like one that waits for its Node.
+// phaseRank orders phases by how useful the machine is. A machine without a phase has no VM and is
+// deleted before one that is being created; one that is being updated in place ranks like one that
+// waits for its Node.
 func phaseRank(phase v1alpha1.MachinePhase) int {
 	switch phase {
 	case v1alpha1.MachineTerminating:

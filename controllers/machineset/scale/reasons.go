@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// whyNamed returns the reason for a machine that the cluster-autoscaler has named, for any number of machines.
+// whyNamed returns the reason for a machine that the cluster-autoscaler has named, for any number
+// of machines.
 func whyNamed(w World, m *v1alpha1.Machine) receipt.Reason {
 	return receipt.Because(receipt.NamedByAutoscaler, fmt.Sprintf("priority 1 set by a client, marked for deletion at %s; replicas %d",
 		w.newest(m).Annotations[v1alpha1.AnnotationMarkedForDeletionTime], w.Set.Spec.Replicas))
@@ -38,10 +39,11 @@ func whyFailed(w World, m *v1alpha1.Machine) receipt.Reason {
 	return receipt.Because(receipt.CreationFailed, evidence)
 }
 
-// whySurplus returns the reason for a machine that is surplus: of the machines in the order of deletion, as many are deleted as replicas lets
-// be deleted, and kept is the first one that is not; nil when all are deleted. exist is how many the set has. Why it has more than its replicas
-// only the MachineDeployment knows, and records: the numbers are the same where they were lowered, where a rollout replaces the machines, and where
-// some were adopted.
+// whySurplus returns the reason for a machine that is surplus: of the machines in the order of
+// deletion, as many are deleted as replicas lets be deleted, and kept is the first one that is not;
+// nil when all are deleted. exist is how many the set has. Why it has more than its replicas only
+// the MachineDeployment knows, and records: the numbers are the same where they were lowered, where
+// a rollout replaces the machines, and where some were adopted.
 func whySurplus(w World, m, kept *v1alpha1.Machine, exist int) receipt.Reason {
 	evidence := fmt.Sprintf("%d machines for %d replicas", exist, w.Set.Spec.Replicas)
 	if newSet := w.Set.Annotations[v1alpha1.AnnotationReplacedBy]; newSet != "" {
@@ -56,7 +58,8 @@ func whySurplus(w World, m, kept *v1alpha1.Machine, exist int) receipt.Reason {
 	return receipt.Because(receipt.ScaledDown, evidence)
 }
 
-// selectedBy names the rule of the order of deletion by which a machine is deleted before another one.
+// selectedBy names the rule of the order of deletion by which a machine is deleted before another
+// one.
 func selectedBy(w World, m, kept *v1alpha1.Machine) string {
 	first, second := keyOf(w, m), keyOf(w, kept)
 	for _, r := range rules() {
@@ -78,9 +81,10 @@ func reasons(machines []*v1alpha1.Machine, why func(uid types.UID) (is receipt.R
 	return all
 }
 
-// leaving returns the machines whose intents are observed, because they are being deleted, and whose reason is not recorded on them yet. The
-// machine controller reads the reason from the set, records it on the machine with the phase Terminating, and may do both after the set's
-// next intents are written.
+// leaving returns the machines whose intents are observed, because they are being deleted, and
+// whose reason is not recorded on them yet. The machine controller reads the reason from the set,
+// records it on the machine with the phase Terminating, and may do both after the set's next
+// intents are written.
 func leaving(w World, in machinefacts.Intents) []machinefacts.Deletion {
 	all := slices.DeleteFunc(slices.Concat(in.Leaving, in.Delete), func(d machinefacts.Deletion) bool {
 		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {

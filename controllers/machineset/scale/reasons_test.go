@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// reasonWorld returns a set with so many replicas that is about to delete some of its machines, all of which run.
+// reasonWorld returns a set with so many replicas that is about to delete some of its machines, all
+// of which run.
 func reasonWorld(replicas int32, names ...string) World {
 	w := World{Now: born.Add(time.Hour), Set: &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,7 +46,8 @@ func fails(w *World, i int, operation v1alpha1.MachineOperationType, description
 	w.Disruptions = append(w.Disruptions, disruption.Disruption{Name: m.Name, UID: m.UID, Since: metav1.NewTime(born.Add(20 * time.Minute))})
 }
 
-// TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion has every way by which a set deletes a machine.
+// TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion has every way by which a set
+// deletes a machine.
 func TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
 	since := born.Add(20 * time.Minute).Format(time.RFC3339)
 	for _, c := range []struct {
@@ -128,8 +130,8 @@ func TestReasonsWhenSetIsDeletedNameTheSet(t *testing.T) {
 	}
 }
 
-// TestReasonsStayOnTheSetUntilTheMachineRecordsItsDeletion: the machine controller reads them there, and may be later than the set's next
-// intents.
+// TestReasonsStayOnTheSetUntilTheMachineRecordsItsDeletion: the machine controller reads them
+// there, and may be later than the set's next intents.
 func TestReasonsStayOnTheSetUntilTheMachineRecordsItsDeletion(t *testing.T) {
 	w := reasonWorld(1, "m", "n")
 	w.Set = Decide(w).Set

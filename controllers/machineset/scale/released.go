@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// releasedFor is for how long the condition MachinesReleased lasts. A client that removes labels again and again keeps it True.
+// releasedFor is for how long the condition MachinesReleased lasts. A client that removes labels
+// again and again keeps it True.
 const releasedFor = time.Hour
 
 // Released returns the message about machines that were released.
@@ -18,7 +19,8 @@ func Released(names []string) string {
 		len(names), strings.Join(names, ", "))
 }
 
-// released returns the condition when machines were released, and for some time after the last release.
+// released returns the condition when machines were released, and for some time after the last
+// release.
 func released(w World) machinefacts.Condition {
 	is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetMachinesReleased)
 	switch {

@@ -143,7 +143,8 @@ func (b *bench) intend(in *machinefacts.Intents, words []string) {
 	}
 }
 
-// addMachines adds one machine, or several equal ones: "n1-3" is n1, n2 and n3. A later one is younger.
+// addMachines adds one machine, or several equal ones: "n1-3" is n1, n2 and n3. A later one is
+// younger.
 func (b *bench) addMachines(words []string) {
 	b.Helper()
 	letters := strings.TrimRight(words[0], "0123456789-")
@@ -226,8 +227,8 @@ func (b *bench) addLive(words []string) {
 	}
 }
 
-// TestOrder sorts the machines of testdata/order.txt. The result is the order of their deletion, and the rule by which
-// each follows the one before.
+// TestOrder sorts the machines of testdata/order.txt. The result is the order of their deletion,
+// and the rule by which each follows the one before.
 func TestOrder(t *testing.T) {
 	scenario.Run(t, "testdata/order.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -255,8 +256,8 @@ func decidingRule(w World, a, b *v1alpha1.Machine) string {
 	return "none"
 }
 
-// TestBalance decides on the scenarios in testdata/balance.txt and hold.txt. The result is the action and the intents: new ones with a
-// plus, removed or withdrawn ones with a minus.
+// TestBalance decides on the scenarios in testdata/balance.txt and hold.txt. The result is the
+// action and the intents: new ones with a plus, removed or withdrawn ones with a minus.
 func TestBalance(t *testing.T) {
 	scenario.Run(t, "testdata/[bh]*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()

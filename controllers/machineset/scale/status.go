@@ -65,7 +65,8 @@ func status(w World) v1alpha1.MachineSetStatus {
 	return s
 }
 
-// validity returns the condition Valid. Remarks are on a set that no MachineDeployment has: that has the same template.
+// validity returns the condition Valid. Remarks are on a set that no MachineDeployment has: that
+// has the same template.
 func validity(w World) machinefacts.Condition {
 	class := machinefacts.Condition{}
 	is := machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetValid)
@@ -81,8 +82,9 @@ func validity(w World) machinefacts.Condition {
 	return machinefacts.Validity(class, validation.RemarksOnMachineSet(&w.Set.Spec))
 }
 
-// replicaFailure returns the condition about what the API server rejects. Errors of a cloud are not part of it: clients such as Gardener's health
-// check interpret ReplicaFailure as a defect of the MachineSet.
+// replicaFailure returns the condition about what the API server rejects. Errors of a cloud are not
+// part of it: clients such as Gardener's health check interpret ReplicaFailure as a defect of the
+// MachineSet.
 func replicaFailure(w World) machinefacts.Condition {
 	switch {
 	case w.Done.CreateError != "":
@@ -93,7 +95,8 @@ func replicaFailure(w World) machinefacts.Condition {
 	return machinefacts.Condition{}
 }
 
-// failedMachines returns the machines whose last operation has failed, by name, without those that are preserved.
+// failedMachines returns the machines whose last operation has failed, by name, without those that
+// are preserved.
 func failedMachines(w World) (failed []v1alpha1.MachineSummary) {
 	for _, m := range w.Owned {
 		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed && !machinefacts.IsPreserved(m, w.Now) {
@@ -106,7 +109,8 @@ func failedMachines(w World) (failed []v1alpha1.MachineSummary) {
 	return failed
 }
 
-// createFailure returns the condition with the error of the first failed machine, by name, whose VM could not be created.
+// createFailure returns the condition with the error of the first failed machine, by name, whose VM
+// could not be created.
 func createFailure(failed []v1alpha1.MachineSummary) machinefacts.Condition {
 	for _, m := range failed {
 		if op := m.LastOperation; op.Type == v1alpha1.MachineOperationCreate {
@@ -116,9 +120,10 @@ func createFailure(failed []v1alpha1.MachineSummary) machinefacts.Condition {
 	return machinefacts.Condition{}
 }
 
-// statusEvents returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has
-// rejected in this pass. What the previous status contains is not reported again. ReplicaFailure has room for one reason, so
-// that a second one is reported together with the first one, and not again while that lasts.
+// statusEvents returns the Events of a status that is about to be written: what is wrong with the
+// set, or all that the API server has rejected in this pass. What the previous status contains is
+// not reported again. ReplicaFailure has room for one reason, so that a second one is reported
+// together with the first one, and not again while that lasts.
 func statusEvents(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 	conditions := func(t v1alpha1.MachineSetConditionType) (before, is machinefacts.Condition) {
 		return machinefacts.ConditionOfSet(&w.Set.Status, t), machinefacts.ConditionOfSet(&written, t)
@@ -155,8 +160,8 @@ func availability(w World, m *v1alpha1.Machine) (available bool, in time.Duratio
 	return machinefacts.Available(m, machinefacts.MinReady(w.Set, w.CountMinReady), w.Now)
 }
 
-// nextChange returns when, from now, time alone changes the status: another machine is available, the preservation of a failed one ends,
-// or a condition; 0 when none of these is about to happen.
+// nextChange returns when, from now, time alone changes the status: another machine is available,
+// the preservation of a failed one ends, or a condition; 0 when none of these is about to happen.
 func nextChange(w World) (next time.Duration) {
 	for _, m := range w.Owned {
 		if _, in := availability(w, m); in > 0 {

@@ -92,8 +92,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestFailedMachines: the status lists the machines whose last operation has failed, in each phase, in the order of
-// their names. Preserved ones are left out: they are known.
+// TestFailedMachines: the status lists the machines whose last operation has failed, in each phase,
+// in the order of their names. Preserved ones are left out: they are known.
 func TestFailedMachines(t *testing.T) {
 	after := func(kind v1alpha1.MachineOperationType, state v1alpha1.MachineState) func(*v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) {
@@ -124,7 +124,8 @@ func TestFailedMachines(t *testing.T) {
 	}
 }
 
-// TestEachFieldIsComputed fails for a new field that no code computes, or whose sources this set does not have.
+// TestEachFieldIsComputed fails for a new field that no code computes, or whose sources this set
+// does not have.
 func TestEachFieldIsComputed(t *testing.T) {
 	set := labeledSet()
 	set.Generation = 7
@@ -172,8 +173,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestHeld: a set with a controller reports that machines wait for the end of a hold; one without a controller leaves its condition to another
-// controller.
+// TestHeld: a set with a controller reports that machines wait for the end of a hold; one without a
+// controller leaves its condition to another controller.
 func TestHeld(t *testing.T) {
 	running, never, moved := labeled("1", v1alpha1.MachineRunning), labeled("2", ""), labeled("3", v1alpha1.MachineRunning)
 	moved.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful

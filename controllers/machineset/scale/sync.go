@@ -10,9 +10,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// outOfStep returns machines that differ from their set in fields that can change without a new machine, in their new state:
-// nodeTemplate, machine configuration and kind of class; of machines that are being deleted the configuration, which has the time for their
-// drain. Failed machines are not changed: they are deleted or inspected.
+// outOfStep returns machines that differ from their set in fields that can change without a new
+// machine, in their new state: nodeTemplate, machine configuration and kind of class; of machines
+// that are being deleted the configuration, which has the time for their drain. Failed machines are
+// not changed: they are deleted or inspected.
 func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
 	template := &w.Set.Spec.Template.Spec
 	for _, m := range w.Owned {
@@ -42,8 +43,8 @@ func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machi
 	return untouched(w, changed)
 }
 
-// Configuration is the machine configuration of a machine: that of its set's template, with the creation timeout of the
-// annotation if it has one that is a duration.
+// Configuration is the machine configuration of a machine: that of its set's template, with the
+// creation timeout of the annotation if it has one that is a duration.
 func Configuration(template *v1alpha1.MachineConfiguration, creationTimeout string) *v1alpha1.MachineConfiguration {
 	configuration := template.DeepCopy()
 	timeout, err := time.ParseDuration(creationTimeout)

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// A machine that is being deleted gets the timeouts of its set, whose changes would be too late otherwise, and nothing else.
+// A machine that is being deleted gets the timeouts of its set, whose changes would be too late
+// otherwise, and nothing else.
 func TestTimeoutsReachMachinesInDeletion(t *testing.T) {
 	of := func(drain time.Duration, label string) v1alpha1.MachineSpec {
 		return v1alpha1.MachineSpec{

@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// Waits returns what a set waits for when a pass rests with a verdict, one of few texts; "" if for nothing. What its machines wait for is in their
-// traces.
+// Waits returns what a set waits for when a pass rests with a verdict, one of few texts; "" if for
+// nothing. What its machines wait for is in their traces.
 func Waits(w World, v Verdict) string {
 	set := w.Set
 	if v.Set != nil {

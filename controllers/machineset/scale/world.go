@@ -21,20 +21,24 @@ type World struct {
 	Set *v1alpha1.MachineSet
 	// Owned are the cached machines whose controller is the set.
 	Owned []*v1alpha1.Machine
-	// Undecodable are those of Owned that exist and of which only the metadata is known: the rest cannot be decoded. They
-	// count, are not available, and are neither changed nor released. They are deleted only where the unknown fields do not matter:
-	// because they are named, or because all are deleted.
+	// Undecodable are those of Owned that exist and of which only the metadata is known: the rest
+	// cannot be decoded. They count, are not available, and are neither changed nor released. They are
+	// deleted only where the unknown fields do not matter: because they are named, or because all are
+	// deleted.
 	Undecodable map[types.UID]bool
 	// Orphans are the cached machines of the namespace without a controller.
 	Orphans []*v1alpha1.Machine
-	// MustListOrphans reports whether the set is new or has changed its selector: orphans may match that are in other slots.
+	// MustListOrphans reports whether the set is new or has changed its selector: orphans may match
+	// that are in other slots.
 	MustListOrphans bool
-	// ClassProblem is the reason that keeps machines of the set's class from getting VMs, as far as it is known; "" if nothing does, or a machine of the set
-	// has one.
+	// ClassProblem is the reason that keeps machines of the set's class from getting VMs, as far as it
+	// is known; "" if nothing does, or a machine of the set has one.
 	ClassProblem string
-	// ClassUnknown reports whether no check of the class has succeeded since this process has the set: what its status says still holds.
+	// ClassUnknown reports whether no check of the class has succeeded since this process has the set:
+	// what its status says still holds.
 	ClassUnknown bool
-	// MustCheckClass reports whether ClassProblem may have changed; with ClassCheckLast, nothing else waits for the check, which may hang.
+	// MustCheckClass reports whether ClassProblem may have changed; with ClassCheckLast, nothing else
+	// waits for the check, which may hang.
 	MustCheckClass, ClassCheckLast bool
 	// Disruptions on the set's root: the machines that may be replaced when they have failed.
 	Disruptions []disruption.Disruption
@@ -42,13 +46,15 @@ type World struct {
 	Held bool
 	// HeldBy names what holds deletions; "" if nothing does, or that is not known yet.
 	HeldBy string
-	// CountMinReady reports whether a machine is available only after it has been so for the set's minReadySeconds.
+	// CountMinReady reports whether a machine is available only after it has been so for the set's
+	// minReadySeconds.
 	CountMinReady bool
-	// KeepObserved reports whether intents that are all observed are removed with the next ones, or when this is no longer true: a set
-	// whose machines are replaced one by one has new ones every few seconds.
+	// KeepObserved reports whether intents that are all observed are removed with the next ones, or
+	// when this is no longer true: a set whose machines are replaced one by one has new ones every few
+	// seconds.
 	KeepObserved bool
-	// IsReplaced reports whether a rollout is replacing all machines of the set: the order of their deletion makes no difference, so
-	// that the API server is not read for it.
+	// IsReplaced reports whether a rollout is replacing all machines of the set: the order of their
+	// deletion makes no difference, so that the API server is not read for it.
 	IsReplaced bool
 	// Live is the answer of the API server; nil if it was not read in this pass.
 	Live *Live
@@ -58,7 +64,8 @@ type World struct {
 
 // Live is a list of the API server, without a cache.
 type Live struct {
-	// Owned is the metadata of all machines whose controller is the set and that match its selector, by UID.
+	// Owned is the metadata of all machines whose controller is the set and that match its selector,
+	// by UID.
 	Owned map[types.UID]*metav1.ObjectMeta
 	// Names of these machines, and of others that match the set's selector.
 	Names map[string]bool
@@ -72,8 +79,8 @@ type Done struct {
 	Occupied map[int64]bool
 	// Deleted are the machines whose deletion the API server has accepted.
 	Deleted map[types.UID]bool
-	// Refused are the machines whose deletion the API server has rejected because they have changed since they were
-	// read. The event of that change starts the next pass.
+	// Refused are the machines whose deletion the API server has rejected because they have changed
+	// since they were read. The event of that change starts the next pass.
 	Refused map[types.UID]bool
 	// Adopted are the orphans whose adoption was tried; the cache shows whether it succeeded.
 	Adopted map[types.UID]bool
@@ -102,7 +109,8 @@ const (
 	CheckClass Action = "CheckClass"
 	// Adopt sets the set as the controller of Verdict.Machines.
 	Adopt Action = "Adopt"
-	// Release removes the set's owner reference from Verdict.Machines, which do not match the selector any more.
+	// Release removes the set's owner reference from Verdict.Machines, which do not match the selector
+	// any more.
 	Release Action = "Release"
 	// Create creates the machines of Verdict.Ordinals.
 	Create Action = "Create"
@@ -127,7 +135,8 @@ type Verdict struct {
 	Wake time.Duration
 	// AllObserved reports whether all intents are observed and still recorded on the set, with Rest.
 	AllObserved bool
-	// Waiting is what the set waits for, with Rest, as Waits returns it. It is for traces: the caller of Decide sets it.
+	// Waiting is what the set waits for, with Rest, as Waits returns it. It is for traces: the caller
+	// of Decide sets it.
 	Waiting string
 	// Events report what has changed with the status of Set, with Rest.
 	Events []Event
@@ -146,7 +155,8 @@ func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do =
 // Waits returns what the set waits for, with Rest.
 func (v Verdict) Waits() string { return v.Waiting }
 
-// Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "", and a sentence.
+// Reason returns why, without text of clouds, kubelets and users: the reason of an Event, or "",
+// and a sentence.
 func (v Verdict) Reason() (code, why string) {
 	if len(v.Events) > 0 {
 		code = v.Events[0].Reason
@@ -188,8 +198,8 @@ func (v Verdict) whyDeleted() string {
 	return strings.Join(all, "; ")
 }
 
-// live returns what the API server has returned for a machine; nil means that it was deleted or no longer belongs to the set.
-// requested reports whether the API server was read.
+// live returns what the API server has returned for a machine; nil means that it was deleted or no
+// longer belongs to the set. requested reports whether the API server was read.
 func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, requested bool) {
 	if w.Live == nil {
 		return nil, false

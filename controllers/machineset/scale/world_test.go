@@ -17,9 +17,10 @@ import (
 // rounds of rapid's 100 worlds each.
 const rounds = 20
 
-// However stale the caches and wherever processes die, there are never more machines than were wanted and never fewer than
-// were wanted and are left, none is created while the set is frozen, none that has run is deleted while deletions are held, and in the end
-// there are as many as are wanted.
+// However stale the caches and wherever processes die, there are never more machines than were
+// wanted and never fewer than were wanted and are left, none is created while the set is frozen,
+// none that has run is deleted while deletions are held, and in the end there are as many as are
+// wanted.
 func TestScaling(t *testing.T) {
 	worlds.Check(t, rounds, func(t *rapid.T) {
 		c := newCluster(t)
@@ -83,8 +84,8 @@ func (c *cluster) settle() {
 	}
 }
 
-// Which machines are deleted depends on the annotations that were written before the replicas, however late the caches are, and
-// wherever processes die.
+// Which machines are deleted depends on the annotations that were written before the replicas,
+// however late the caches are, and wherever processes die.
 func TestTheSameMachinesAreDeletedInEveryInterleaving(t *testing.T) {
 	worlds.Check(t, rounds/4, func(t *rapid.T) {
 		c := newCluster(t)
@@ -125,7 +126,8 @@ func (c *cluster) say(uid types.UID) {
 	})
 }
 
-// survivors are those that should be left, computed in another way: the last by the rules is removed, again and again.
+// survivors are those that should be left, computed in another way: the last by the rules is
+// removed, again and again.
 func (c *cluster) survivors(count int) []types.UID {
 	remaining := maps.Clone(c.machines())
 	priority := map[string]int{"1": 1, "3": 3, "x": 3, "7": 7}

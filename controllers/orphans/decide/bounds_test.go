@@ -92,7 +92,8 @@ func TestRecordAgedLeavesTheRecordAsItIs(t *testing.T) {
 	}
 }
 
-// Of a namespace with many Machines only what suspects need is in memory, and the first doubt is the one that is shown.
+// Of a namespace with many Machines only what suspects need is in memory, and the first doubt is
+// the one that is shown.
 func TestMachinesAreKeptOnlyForSuspects(t *testing.T) {
 	m := NewMachines([]Suspect{{Resource: vm("v", "u")}}, map[string]bool{"c": true})
 	for i := range 100 {
@@ -134,7 +135,8 @@ func TestLedgerWhenReservedBeforeTheLimitWasLoweredIsReservedAgain(t *testing.T)
 	}
 }
 
-// A cloud that repeats one resource takes neither memory for each time nor the places of other suspects.
+// A cloud that repeats one resource takes neither memory for each time nor the places of other
+// suspects.
 func TestListingRepeatedResourceIsOneSuspect(t *testing.T) {
 	known := Suspect{Resource: vm("known", "gone")}
 	l := NewListing("n", nil, Record{Suspects: map[Key]Entry{known.Key(): {Age: 5}}})

@@ -13,7 +13,8 @@ type Machine struct {
 	ProviderID string
 }
 
-// Machines has what a complete live list of a namespace's Machines says about some suspects. Its size is that of the suspects.
+// Machines has what a complete live list of a namespace's Machines says about some suspects. Its
+// size is that of the suspects.
 type Machines struct {
 	classes map[string]bool
 	uids    map[types.UID]*Machine // the Machines with the UIDs of suspects, nil for those that do not exist
@@ -21,7 +22,8 @@ type Machines struct {
 	wrong   string
 }
 
-// NewMachines returns Machines for suspects, of a list that has no page yet. classes are the names of all MachineClasses of the namespace.
+// NewMachines returns Machines for suspects, of a list that has no page yet. classes are the names
+// of all MachineClasses of the namespace.
 func NewMachines(suspects []Suspect, classes map[string]bool) *Machines {
 	m := &Machines{classes: classes, uids: map[types.UID]*Machine{}, ids: map[string]bool{}}
 	for _, s := range suspects {
@@ -43,7 +45,8 @@ func (m *Machines) Add(name string, machine Machine, class string) {
 	}
 }
 
-// AddUndecodable adds a Machine of which not even provider ID and class can be decoded: any VM may be its own.
+// AddUndecodable adds a Machine of which not even provider ID and class can be decoded: any VM may
+// be its own.
 func (m *Machines) AddUndecodable(name string) {
 	m.doubt("Machine %s cannot be decoded, so that its VM is not known", name)
 }
@@ -128,8 +131,8 @@ func Confirm(f Facts) Verdict {
 	return Verdict{Delete, fmt.Sprintf("suspected for %s; no Machine has its UID or provider ID", f.Entry.Duration())}
 }
 
-// ownerOf returns why a Machine with the UID of a suspect forbids its deletion; "" if none does. A Machine must not have the UID of an orphan;
-// that of a surplus VM must exist, and have another VM.
+// ownerOf returns why a Machine with the UID of a suspect forbids its deletion; "" if none does. A
+// Machine must not have the UID of an orphan; that of a surplus VM must exist, and have another VM.
 func ownerOf(f Facts) string {
 	machine := f.Machines.uids[f.MachineUID]
 	listed, named := machine != nil, f.ByName != nil && f.ByName.UID == f.MachineUID

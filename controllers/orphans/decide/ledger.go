@@ -10,14 +10,16 @@ import (
 const (
 	// Hour is the time for which a reservation counts.
 	Hour = time.Hour
-	// FleetFactor is how many namespaces together may reach the limit of one in an Hour. A fault of all namespaces, each with a few
-	// suspects, deletes no more than that.
+	// FleetFactor is how many namespaces together may reach the limit of one in an Hour. A fault of
+	// all namespaces, each with a few suspects, deletes no more than that.
 	FleetFactor = 10
-	// MaxLimit is the largest limit: a Ledger with as many reservations as it allows is smaller than 256 KiB, the maximum size of annotations.
+	// MaxLimit is the largest limit: a Ledger with as many reservations as it allows is smaller than
+	// 256 KiB, the maximum size of annotations.
 	MaxLimit = 500
 )
 
-// Ledger has the deletions of the last Hour. Each is reserved before it is requested from the cloud.
+// Ledger has the deletions of the last Hour. Each is reserved before it is requested from the
+// cloud.
 type Ledger struct {
 	// Write as in Record.
 	Write string `json:"write,omitempty"`
@@ -25,7 +27,8 @@ type Ledger struct {
 	Reserved map[string]map[Key]int64 `json:"reserved,omitempty"`
 }
 
-// ParseLedger returns the Ledger in an annotation; "" is an empty one. Errors: text that does not decode. Nothing may be deleted then.
+// ParseLedger returns the Ledger in an annotation; "" is an empty one. Errors: text that does not
+// decode. Nothing may be deleted then.
 func ParseLedger(text string) (Ledger, error) {
 	var l Ledger
 	if text == "" {
@@ -43,7 +46,8 @@ func (l Ledger) Text() string {
 	return string(text)
 }
 
-// Aged returns the Ledger after a time for which the same leader has observed it, without the reservations that do not count any more.
+// Aged returns the Ledger after a time for which the same leader has observed it, without the
+// reservations that do not count any more.
 func (l Ledger) Aged(elapsed time.Duration) Ledger {
 	aged := Ledger{Write: l.Write, Reserved: map[string]map[Key]int64{}}
 	for namespace, reserved := range l.Reserved {
@@ -56,7 +60,8 @@ func (l Ledger) Aged(elapsed time.Duration) Ledger {
 	return aged
 }
 
-// With returns the Ledger with the reservations of another one, too, the younger of two for the same resource.
+// With returns the Ledger with the reservations of another one, too, the younger of two for the
+// same resource.
 func (l Ledger) With(other Ledger) Ledger {
 	both := l.Aged(0)
 	for namespace, reserved := range other.Reserved {
@@ -82,9 +87,10 @@ func (l Ledger) Has(namespace string, key Key) bool {
 	return has
 }
 
-// Reserve returns the Ledger with reservations for the deletion of suspects. Those that are reserved already count once, from now on. If the
-// others are more than the limit allows in an Hour, for the namespace or, FleetFactor times, for the fleet, none is reserved, and why
-// states the limit.
+// Reserve returns the Ledger with reservations for the deletion of suspects. Those that are
+// reserved already count once, from now on. If the others are more than the limit allows in an
+// Hour, for the namespace or, FleetFactor times, for the fleet, none is reserved, and why states
+// the limit.
 func (l Ledger) Reserve(namespace string, suspects []Suspect, limit int) (next Ledger, why string) {
 	next = l.Aged(0)
 	for _, s := range suspects {

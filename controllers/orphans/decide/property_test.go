@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// TestNothingOfAMachineIsDeleted draws facts, and compares with what may be deleted in the words of the package comment.
+// TestNothingOfAMachineIsDeleted draws facts, and compares with what may be deleted in the words of
+// the package comment.
 func TestNothingOfAMachineIsDeleted(t *testing.T) {
 	worlds.Check(t, 50, func(t *rapid.T) {
 		names, classes := []types.UID{"u", "v", "w"}, []string{"c", "d", "gone"}

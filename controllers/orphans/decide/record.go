@@ -10,10 +10,11 @@ import (
 
 // Record is the suspicions of one scope, as an annotation of a MachineClass has them.
 type Record struct {
-	// Scope is the ScopeKey of the scope that the suspicions are about. Those about another one do not count.
+	// Scope is the ScopeKey of the scope that the suspicions are about. Those about another one do not
+	// count.
 	Scope string `json:"scope,omitempty"`
-	// Write is different for each write. A process that finds another value than the one that it wrote or read last has not observed
-	// the suspicions in the meantime.
+	// Write is different for each write. A process that finds another value than the one that it wrote
+	// or read last has not observed the suspicions in the meantime.
 	Write string `json:"write,omitempty"`
 	// Suspects are the suspicions, at most MaxSuspects.
 	Suspects map[Key]Entry `json:"suspects,omitempty"`
@@ -27,18 +28,20 @@ type Entry struct {
 	Age int64 `json:"age"`
 	// Approved is true when a person has approved the deletion, regardless of limits.
 	Approved bool `json:"approved,omitempty"`
-	// Recorded is the outcome on the last receipt of the deletion; "" without one. A sweep that finds the resource again records no second
-	// receipt of it.
+	// Recorded is the outcome on the last receipt of the deletion; "" without one. A sweep that finds
+	// the resource again records no second receipt of it.
 	Recorded receipt.Outcome `json:"recorded,omitempty"`
 }
 
-// maxAge is the largest age: it exceeds all durations that it is compared with, and further additions do not overflow.
+// maxAge is the largest age: it exceeds all durations that it is compared with, and further
+// additions do not overflow.
 const maxAge = math.MaxInt32
 
 // Duration returns the age.
 func (e Entry) Duration() time.Duration { return time.Duration(e.Age) * time.Second }
 
-// ParseRecord returns the suspicions of a scope in an annotation. Text that does not decode, and suspicions about another scope, are none.
+// ParseRecord returns the suspicions of a scope in an annotation. Text that does not decode, and
+// suspicions about another scope, are none.
 func ParseRecord(text, scope string) Record {
 	var r Record
 	if json.Unmarshal([]byte(text), &r) != nil || r.Scope != scope || len(r.Suspects) > MaxSuspects {
@@ -76,7 +79,8 @@ func grown(age int64, elapsed time.Duration) int64 {
 	return min(age+int64(max(elapsed, 0)/time.Second), maxAge)
 }
 
-// Next returns the record after a sweep with a complete list: suspicions whose resource is no suspect any more end, and new ones begin.
+// Next returns the record after a sweep with a complete list: suspicions whose resource is no
+// suspect any more end, and new ones begin.
 func (r Record) Next(suspects []Suspect, more int) Record {
 	next := Record{Scope: r.Scope, Suspects: make(map[Key]Entry, len(suspects)), More: more}
 	for _, s := range suspects {

@@ -16,18 +16,21 @@ import (
 // MaxSuspects is the maximum number of suspicions of a Record. Further ones are counted only.
 const MaxSuspects = 500
 
-// Key identifies a suspicion: a hash of the resource's kind and ID, of the UID in its tags, and of the reason of the suspicion. A
-// resource that is suspected for another reason than before is a new suspicion.
+// Key identifies a suspicion: a hash of the resource's kind and ID, of the UID in its tags, and of
+// the reason of the suspicion. A resource that is suspected for another reason than before is a new
+// suspicion.
 type Key string
 
-// keyBytes is how much of the hash a Key has: enough that no two resources of a cloud have the same one by chance.
+// keyBytes is how much of the hash a Key has: enough that no two resources of a cloud have the same
+// one by chance.
 const keyBytes = 10
 
 // Suspect is a listed resource that may have to be deleted.
 type Suspect struct {
 	driver.Resource
 
-	// Surplus is true for a VM whose Machine exists and has another VM. Otherwise no Machine has the resource's UID.
+	// Surplus is true for a VM whose Machine exists and has another VM. Otherwise no Machine has the
+	// resource's UID.
 	Surplus bool
 }
 
@@ -46,7 +49,8 @@ func hash(size int, texts ...string) string {
 	return hex.EncodeToString(sum[:size])
 }
 
-// ScopeKey identifies a scope in a Record. The scope itself, such as the name of an account, is not shown on a MachineClass.
+// ScopeKey identifies a scope in a Record. The scope itself, such as the name of an account, is not
+// shown on a MachineClass.
 func ScopeKey(provider, scope string) string { return hash(keyBytes, provider, scope) }
 
 // Digest identifies a set of suspicions, in any order, for an approval.
@@ -59,10 +63,12 @@ func Digest(suspects []Suspect) string {
 	return hash(digestBytes, keys...)
 }
 
-// digestBytes is the size of a Digest: short enough for a person to copy, and not to be met by chance.
+// digestBytes is the size of a Digest: short enough for a person to copy, and not to be met by
+// chance.
 const digestBytes = 6
 
-// Listing collects the suspects of one scope while its pages are read. Its size is bounded by that of the namespace's Machines.
+// Listing collects the suspects of one scope while its pages are read. Its size is bounded by that
+// of the namespace's Machines.
 type Listing struct {
 	namespace string
 	machines  map[types.UID]bool
@@ -74,7 +80,8 @@ type Listing struct {
 	more      int
 }
 
-// NewListing begins a listing. machines are the UIDs of all Machines of the namespace, and record has the suspicions so far.
+// NewListing begins a listing. machines are the UIDs of all Machines of the namespace, and record
+// has the suspicions so far.
 func NewListing(namespace string, machines map[types.UID]bool, record Record) *Listing {
 	return &Listing{
 		namespace: namespace, machines: machines, known: record.Suspects,
@@ -113,7 +120,8 @@ func (l *Listing) addVM(vm driver.Resource) {
 	}
 }
 
-// suspect adds a suspect, once. Those that were suspected before are always kept, so that many new ones do not displace them.
+// suspect adds a suspect, once. Those that were suspected before are always kept, so that many new
+// ones do not displace them.
 func (l *Listing) suspect(s Suspect) {
 	key := s.Key()
 	if _, repeated := l.suspects[key]; repeated {
@@ -129,7 +137,8 @@ func (l *Listing) suspect(s Suspect) {
 	l.suspects[key] = s
 }
 
-// Doubles returns one VM of each Machine that has several, in order. The caller reads these Machines, and calls Double.
+// Doubles returns one VM of each Machine that has several, in order. The caller reads these
+// Machines, and calls Double.
 func (l *Listing) Doubles() (vms []driver.Resource) {
 	for _, several := range l.doubles {
 		vms = append(vms, several[0])
@@ -138,8 +147,9 @@ func (l *Listing) Doubles() (vms []driver.Resource) {
 	return vms
 }
 
-// Double suspects those VMs with the UID of a Machine that are not the Machine's. providerID is that of the Machine by a live read.
-// While the Machine names none of them, none is suspected: the one that it will name is not known.
+// Double suspects those VMs with the UID of a Machine that are not the Machine's. providerID is
+// that of the Machine by a live read. While the Machine names none of them, none is suspected: the
+// one that it will name is not known.
 func (l *Listing) Double(machine types.UID, providerID string) {
 	several := l.doubles[machine]
 	if !slices.ContainsFunc(several, func(vm driver.Resource) bool { return vm.ID == providerID }) {
@@ -152,7 +162,8 @@ func (l *Listing) Double(machine types.UID, providerID string) {
 	}
 }
 
-// Suspects returns the suspects of a complete list, at most MaxSuspects, in the order of their keys, and how many there are beyond these.
+// Suspects returns the suspects of a complete list, at most MaxSuspects, in the order of their
+// keys, and how many there are beyond these.
 func (l *Listing) Suspects() (suspects []Suspect, more int) {
 	rank := func(s Suspect) int {
 		if _, known := l.known[s.Key()]; known {

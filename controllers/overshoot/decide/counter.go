@@ -21,32 +21,38 @@ type Deployment struct {
 	Most int
 }
 
-// Count is one count of the machines of a namespace. The zero value is the Count before the first one.
+// Count is one count of the machines of a namespace. The zero value is the Count before the first
+// one.
 type Count struct {
 	sets        map[types.UID]setCount
 	deployments map[types.UID]deploymentCount
 }
 
-// setCount is the count of a MachineSet. Its size grows with the number of sets, and not with that of machines.
+// setCount is the count of a MachineSet. Its size grows with the number of sets, and not with that
+// of machines.
 type setCount struct {
 	generation int64
 	replicas   int
-	// live machines are neither being deleted nor recorded for deletion, and transferred ones are those that were updated in place
-	// and have come from another set; they are not among the live ones.
+	// live machines are neither being deleted nor recorded for deletion, and transferred ones are
+	// those that were updated in place and have come from another set; they are not among the live
+	// ones.
 	live, transferred int
-	// newest is the creation time of the youngest machine, and next the first ordinal that was not yet recorded for creation. Both
-	// are the API server's, and are compared with others of it only.
+	// newest is the creation time of the youngest machine, and next the first ordinal that was not yet
+	// recorded for creation. Both are the API server's, and are compared with others of it only.
 	newest time.Time
 	next   int64
-	// released machines have no controller any more, because the set has released them, and still exist. drifting reports whether there are
-	// more of them than in an earlier count, and that the set has not created a machine since.
+	// released machines have no controller any more, because the set has released them, and still
+	// exist. drifting reports whether there are more of them than in an earlier count, and that the
+	// set has not created a machine since.
 	released int
 	drifting bool
-	// created is the number of live and transferred machines that were created since the count before, and not recorded for creation then.
+	// created is the number of live and transferred machines that were created since the count before,
+	// and not recorded for creation then.
 	created int
 }
 
-// isSizedAs reports whether the size of a set has not changed since another count, nor its selector.
+// isSizedAs reports whether the size of a set has not changed since another count, nor its
+// selector.
 func (is setCount) isSizedAs(before setCount) bool {
 	return before.generation == is.generation && before.replicas == is.replicas
 }
@@ -66,9 +72,10 @@ type Counter struct {
 	toDelete    map[types.UID]map[types.UID]bool
 }
 
-// NewCounter returns a Counter of a namespace with these objects, in which before was counted last. MachineSets and MachineDeployments
-// have to be read before the machines. A set that is being deleted is not judged, and neither is one whose intents cannot be read, nor
-// its MachineDeployment: how many machines it is about to create and to delete is not known.
+// NewCounter returns a Counter of a namespace with these objects, in which before was counted last.
+// MachineSets and MachineDeployments have to be read before the machines. A set that is being
+// deleted is not judged, and neither is one whose intents cannot be read, nor its
+// MachineDeployment: how many machines it is about to create and to delete is not known.
 func NewCounter(before Count, sets []*v1alpha1.MachineSet, deployments []Deployment) *Counter {
 	c := &Counter{
 		before: before, deployments: map[types.UID]Deployment{}, counts: map[types.UID]*setCount{}, toDelete: map[types.UID]map[types.UID]bool{},

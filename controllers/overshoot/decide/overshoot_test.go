@@ -32,7 +32,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// state is what one count reads of a namespace: a set, and the MachineDeployment that it may belong to.
+// state is what one count reads of a namespace: a set, and the MachineDeployment that it may belong
+// to.
 type state struct {
 	generation int64
 	replicas   int32
@@ -289,7 +290,8 @@ func TestFreezeEnds(t *testing.T) {
 	}
 }
 
-// TestReleaseThatIsCountedBeforeItsReplacement: a count may meet the moment between a release and the creation of another machine.
+// TestReleaseThatIsCountedBeforeItsReplacement: a count may meet the moment between a release and
+// the creation of another machine.
 func TestReleaseThatIsCountedBeforeItsReplacement(t *testing.T) {
 	before := state{generation: 1, replicas: 3, machines: created(2, 3), released: 2}.count(Count{}).Count()
 	between := state{generation: 1, replicas: 3, machines: created(3, 2), released: 3}
@@ -305,7 +307,8 @@ func TestReleaseThatIsCountedBeforeItsReplacement(t *testing.T) {
 	}
 }
 
-// TestEndedFreezeIsNotRepeated: after a user has ended a freeze the same excess does not freeze the set again; another machine does.
+// TestEndedFreezeIsNotRepeated: after a user has ended a freeze the same excess does not freeze the
+// set again; another machine does.
 func TestEndedFreezeIsNotRepeated(t *testing.T) {
 	excess := state{generation: 1, replicas: 3, machines: created(0, 8), change: func(set *v1alpha1.MachineSet) {
 		set.Labels[v1alpha1.LabelFreeze], set.Annotations[v1alpha1.AnnotationOvershooting] = "True", "too many"

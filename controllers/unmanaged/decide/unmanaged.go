@@ -1,12 +1,14 @@
-// Package decide decides which Nodes of a target cluster have no machine. It is pure. Such Nodes get an annotation by which the
-// cluster-autoscaler ignores them, and lose our finalizer.
+// Package decide decides which Nodes of a target cluster have no machine. It is pure. Such Nodes
+// get an annotation by which the cluster-autoscaler ignores them, and lose our finalizer.
 //
-// Whether a Node belongs to a machine is decided in internal/nodeowner, when the Node is claimed; the claim removes the annotation.
-// Here a hint suffices: a Node that may have a machine is left as it is. A client that forges a hint, a kubelet on its own Node or
-// a tenant on a Machine, achieves only that a Node does not get the annotation.
+// Whether a Node belongs to a machine is decided in internal/nodeowner, when the Node is claimed;
+// the claim removes the annotation. Here a hint suffices: a Node that may have a machine is left as
+// it is. A client that forges a hint, a kubelet on its own Node or a tenant on a Machine, achieves
+// only that a Node does not get the annotation.
 //
-// Guarantees: a Node is Unmanaged only if no machine of the given ones is named by it, names it, or has its name. A Node that may
-// belong to a machine in a namespace that another manager serves is not Unmanaged.
+// Guarantees: a Node is Unmanaged only if no machine of the given ones is named by it, names it, or
+// has its name. A Node that may belong to a machine in a namespace that another manager serves is
+// not Unmanaged.
 package decide
 
 import (
@@ -27,8 +29,9 @@ type Machines struct {
 	foreign bool
 }
 
-// NewMachines returns Machines without any. served reports whether the fleet serves a namespace. partial reports whether the fleet reads
-// only one namespace, so that the target cluster may have Nodes of machines that it cannot read.
+// NewMachines returns Machines without any. served reports whether the fleet serves a namespace.
+// partial reports whether the fleet reads only one namespace, so that the target cluster may have
+// Nodes of machines that it cannot read.
 func NewMachines(served func(namespace string) bool, partial bool) *Machines {
 	return &Machines{served: served, foreign: partial, keys: map[types.NamespacedName]bool{}, names: map[string]bool{}, nodes: map[string]bool{}}
 }
@@ -41,8 +44,9 @@ func (ms *Machines) Add(m metav1.Object) {
 	ms.foreign = ms.foreign || !ms.served(m.GetNamespace())
 }
 
-// Unmanaged reports whether a Node has no machine. The machines have to be read before the Node. The answer has consequences only
-// when it was the same for some time: the machine of a Node that has just joined may not name it yet.
+// Unmanaged reports whether a Node has no machine. The machines have to be read before the Node.
+// The answer has consequences only when it was the same for some time: the machine of a Node that
+// has just joined may not name it yet.
 func (ms *Machines) Unmanaged(node metav1.Object) bool {
 	if node.GetDeletionTimestamp() != nil {
 		return false // the machine of the Node is deleted first, and then the finalizer is removed

@@ -28,7 +28,8 @@ type Settings struct {
 	AccessKeys map[string]string
 	// Roles are the tokens that may assume a role, by the role's ARN.
 	Roles map[string]string
-	// Images are the names of root devices by the ID of the image, and Subnets the availability zones by the ID of the subnet.
+	// Images are the names of root devices by the ID of the image, and Subnets the availability zones
+	// by the ID of the subnet.
 	Images, Subnets map[string]string
 	// MachineTypes that exist; none means that all do.
 	MachineTypes []string
@@ -36,7 +37,8 @@ type Settings struct {
 	PageSize int
 	// Quota is how many instances there are at most; 0 means any number.
 	Quota int
-	// Rate is how many requests are accepted in a second, and Burst how many at once; 0 means any number.
+	// Rate is how many requests are accepted in a second, and Burst how many at once; 0 means any
+	// number.
 	Rate, Burst float64
 	// VisibleAfter is how long after its creation an instance is not shown.
 	VisibleAfter time.Duration
@@ -156,7 +158,8 @@ func (c *Cloud) Fail(f Failure) (heal func()) {
 	}
 }
 
-// Cut closes the connection of the n-th request from now on without an answer: before it is carried out, or after. 0 cuts none.
+// Cut closes the connection of the n-th request from now on without an answer: before it is carried
+// out, or after. 0 cuts none.
 func (c *Cloud) Cut(n int, after bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +173,8 @@ func (c *Cloud) Requests() []string {
 	return slices.Clone(c.requests)
 }
 
-// Living returns all instances that have not begun to end, shown or not, in the order of their creation.
+// Living returns all instances that have not begun to end, shown or not, in the order of their
+// creation.
 func (c *Cloud) Living() (all []Instance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -87,8 +87,8 @@ func (c *Cloud) giveAddress(nic *resource) {
 	}
 }
 
-// assemble attaches network interfaces and disks to a new VM, and makes those disks that do not exist. It returns a refusal, before it
-// has changed anything, if one of them cannot be attached.
+// assemble attaches network interfaces and disks to a new VM, and makes those disks that do not
+// exist. It returns a refusal, before it has changed anything, if one of them cannot be attached.
 func (c *Cloud) assemble(vm *resource) func(http.ResponseWriter) {
 	nics, _ := at(vm.properties, "networkProfile", "networkInterfaces").([]any)
 	dataDisks, _ := at(vm.properties, "storageProfile", "dataDisks").([]any)

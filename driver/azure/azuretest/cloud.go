@@ -19,10 +19,11 @@ type Config struct {
 	PageSize int
 	// CreateTime and DeleteTime are how long the operations of VMs and disks take.
 	CreateTime, DeleteTime time.Duration
-	// PollAfter is the time to wait between two requests for the state of an operation, which the cloud reports in whole seconds; 0 means that
-	// it reports none.
+	// PollAfter is the time to wait between two requests for the state of an operation, which the
+	// cloud reports in whole seconds; 0 means that it reports none.
 	PollAfter time.Duration
-	// WritesPerHour is how many writes a subscription has in an hour, and Burst how many of them it has at once; 0 means no limit.
+	// WritesPerHour is how many writes a subscription has in an hour, and Burst how many of them it
+	// has at once; 0 means no limit.
 	WritesPerHour, Burst int
 	// Secrets are those of applications, by client ID.
 	Secrets map[string]string
@@ -34,7 +35,8 @@ const (
 	defaultPageSize = 100
 	// maxResources is how many resources a cloud has at most.
 	maxResources = 100_000
-	// maxOperations is how many operations are remembered. When there are more all that have ended are forgotten.
+	// maxOperations is how many operations are remembered. When there are more all that have ended are
+	// forgotten.
 	maxOperations = 10_000
 )
 
@@ -135,7 +137,8 @@ type Resource struct {
 	Tags  map[string]string `json:"tags,omitempty"`
 	// User is the ID of the VM that uses a network interface or disk; "" for none.
 	User string `json:"user,omitempty"`
-	// Properties are those of the request that made it. A VM has its own vmId, which no other VM ever has.
+	// Properties are those of the request that made it. A VM has its own vmId, which no other VM ever
+	// has.
 	Properties map[string]any `json:"-"`
 	// CustomData is that of the request that created a VM, in base64.
 	CustomData string `json:"-"`
@@ -195,7 +198,8 @@ func (c *Cloud) End(id string) {
 	}
 }
 
-// RemoveGroup deletes a resource group with all of its resources. One that never had any does not exist from then on either.
+// RemoveGroup deletes a resource group with all of its resources. One that never had any does not
+// exist from then on either.
 func (c *Cloud) RemoveGroup(subscription, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +231,8 @@ func (c *Cloud) Use(id, vm string) {
 	}
 }
 
-// Shortage has the operations of all VMs that are created or started from now on fail with a code; "" ends that.
+// Shortage has the operations of all VMs that are created or started from now on fail with a code;
+// "" ends that.
 func (c *Cloud) Shortage(code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,8 @@ func (c *Cloud) serveToken(w http.ResponseWriter, r *http.Request, body []byte) 
 	}
 }
 
-// issue issues a token for a client secret, or for the assertion of a workload identity that is as long as one.
+// issue issues a token for a client secret, or for the assertion of a workload identity that is as
+// long as one.
 func (c *Cloud) issue(form url.Values) func(http.ResponseWriter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 // Fault is a way in which a cloud fails.
 type Fault string
 
-// The faults. LostAnswer and those after it are about the requests that create VMs; all others are about all requests.
+// The faults. LostAnswer and those after it are about the requests that create VMs; all others are
+// about all requests.
 const (
 	// NoAnswer: requests are neither carried out nor answered.
 	NoAnswer Fault = "NoAnswer"
@@ -26,7 +27,8 @@ const (
 	// Quota and NoCapacity: the request is refused.
 	Quota      Fault = "Quota"
 	NoCapacity Fault = "NoCapacity"
-	// PartialCreate: the request fails, after those for the network interface and disks have succeeded.
+	// PartialCreate: the request fails, after those for the network interface and disks have
+	// succeeded.
 	PartialCreate Fault = "PartialCreate"
 )
 
@@ -48,16 +50,16 @@ type cut struct {
 	done  bool
 }
 
-// Cut cuts the connection of one request: the one with that number, counted from now on. After reports whether it is carried out
-// before.
+// Cut cuts the connection of one request: the one with that number, counted from now on. After
+// reports whether it is carried out before.
 func (c *Cloud) Cut(number int, after bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = cut{at: c.stats.Requests + number, after: after}
 }
 
-// Stop has one request wait until its client has gone: the one with that number, counted from now on. After reports whether it is carried
-// out before.
+// Stop has one request wait until its client has gone: the one with that number, counted from now
+// on. After reports whether it is carried out before.
 func (c *Cloud) Stop(number int, after bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +90,8 @@ type refusal struct {
 	retryAfter    time.Duration
 }
 
-// refusalOf returns the refusal that is due to a fault, or nil. It does not matter what the request is about.
+// refusalOf returns the refusal that is due to a fault, or nil. It does not matter what the request
+// is about.
 func refusalOf(fault Fault, makesVM bool) *refusal {
 	switch fault {
 	case ServerError:
@@ -119,7 +122,8 @@ type bucket struct {
 	at     time.Time
 }
 
-// throttle takes a write of a subscription, and returns a refusal if there is none. It writes the header that reports what is left.
+// throttle takes a write of a subscription, and returns a refusal if there is none. It writes the
+// header that reports what is left.
 func (c *Cloud) throttle(w http.ResponseWriter, subscription string) *refusal {
 	if c.cfg.WritesPerHour == 0 {
 		return nil

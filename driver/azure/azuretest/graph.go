@@ -144,7 +144,8 @@ func (t term) isTrue(r *resource) bool {
 	})
 }
 
-// has reports whether a text has words, in any case: what is before and after them is neither a letter nor a digit.
+// has reports whether a text has words, in any case: what is before and after them is neither a
+// letter nor a digit.
 func has(text, words string) bool {
 	text, words = strings.ToLower(text), strings.ToLower(words)
 	inWord := func(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }

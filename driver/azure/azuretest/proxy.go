@@ -31,8 +31,9 @@ const (
 	certificateLife = 24 * time.Hour
 )
 
-// Proxy is an HTTP proxy on the loopback interface behind which a process finds a Cloud in place of Azure, under Azure's names and over HTTPS. So a
-// program that is unchanged, and whose endpoints cannot be configured, can be tried:
+// Proxy is an HTTP proxy on the loopback interface behind which a process finds a Cloud in place of
+// Azure, under Azure's names and over HTTPS. So a program that is unchanged, and whose endpoints
+// cannot be configured, can be tried:
 //
 //	HTTPS_PROXY=<URL> SSL_CERT_FILE=<file with Authority> program
 //

@@ -35,7 +35,8 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w)
 }
 
-// carryOut does what a request is about, and returns what writes the answer; nil when there is to be none.
+// carryOut does what a request is about, and returns what writes the answer; nil when there is to
+// be none.
 func (c *Cloud) carryOut(w http.ResponseWriter, r *http.Request, body []byte) func(http.ResponseWriter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +88,8 @@ type path struct {
 	more                []string
 }
 
-// parsePath reads /subscriptions/{s}[/resourceGroups/{g}]/providers/{provider}/{type}[/{name}[/...]].
+// parsePath reads
+// /subscriptions/{s}[/resourceGroups/{g}]/providers/{provider}/{type}[/{name}[/...]].
 func parsePath(text string) path {
 	parts := strings.Split(strings.TrimPrefix(text, "/subscriptions/"), "/")
 	p := path{subscription: parts[0]}

@@ -24,7 +24,8 @@ const (
 	begun = "the case begins"
 )
 
-// TestConformance: MCM's driver for Azure, bridged, gives the guarantees of package driver, but for the weaknesses.
+// TestConformance: MCM's driver for Azure, bridged, gives the guarantees of package driver, but for
+// the weaknesses.
 func TestConformance(t *testing.T) {
 	var tried *weakness
 	if text := os.Getenv(weaknessVariable); text != "" {
@@ -75,7 +76,8 @@ func expect(t *testing.T, test string) {
 	}
 }
 
-// TestWeaknesses: no case that is named as a weakness passes. One that does has to be removed from the list, and from docs/drivers/bridge.md.
+// TestWeaknesses: no case that is named as a weakness passes. One that does has to be removed from
+// the list, and from docs/drivers/bridge.md.
 func TestWeaknesses(t *testing.T) {
 	for number, w := range weaknesses {
 		if w.skipped {
@@ -138,7 +140,8 @@ func newEnv(t *testing.T) drivertest.Env {
 	}
 }
 
-// A create that is repeated after any time finds the VM: names are unique at Azure, and no token is forgotten.
+// A create that is repeated after any time finds the VM: names are unique at Azure, and no token is
+// forgotten.
 func TestCreateIsRepeatedTheNextDay(t *testing.T) {
 	s := open(t)
 	request := driver.CreateMachineRequest{Target: driver.Target{Machine: machine("m"), Class: target(), Secret: secret()}, UserData: []byte(userData)}

@@ -61,8 +61,9 @@ spec:
     spec: {class: {kind: MachineClass, name: class}}
 `
 
-// TestInTheLab: a fleet creates the machines of a MachineDeployment with MCM's driver for Azure as a side-car, and deletes them. Each machine gets one VM, also
-// those whose create is under way when the side-car is killed, and nothing is left.
+// TestInTheLab: a fleet creates the machines of a MachineDeployment with MCM's driver for Azure as
+// a side-car, and deletes them. Each machine gets one VM, also those whose create is under way when
+// the side-car is killed, and nothing is left.
 func TestInTheLab(t *testing.T) {
 	cloud := newCloud(azuretest.Config{CreateTime: 3 * time.Second, DeleteTime: 2 * time.Second, PollAfter: time.Second})
 	l := newLab(t, cloud)
@@ -140,7 +141,8 @@ func newLab(t *testing.T, cloud *azuretest.Cloud) *lab {
 			t.Error(err)
 		}
 	})
-	// All processes of the lab get this environment; the side-car is the only one that connects to names.
+	// All processes of the lab get this environment; the side-car is the only one that connects to
+	// names.
 	for _, variable := range environment(proxy, certificate) {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
@@ -205,7 +207,8 @@ func (l *lab) machines() []v1alpha1.Machine {
 	return list.Items
 }
 
-// available returns an error unless there are n machines, all of them available, and each has one VM, with its UID.
+// available returns an error unless there are n machines, all of them available, and each has one
+// VM, with its UID.
 func (l *lab) available(n int) error {
 	l.Helper()
 	var wrong []error

@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// programVariable names the program, and sumVariable has its checksum. Without the first one the tests build it.
+	// programVariable names the program, and sumVariable has its checksum. Without the first one the
+	// tests build it.
 	programVariable, sumVariable = "BRIDGED_PROGRAM", "BRIDGED_SUM"
 
 	provider     = "Azure"
@@ -43,7 +44,8 @@ const (
 	pageSize = 30
 )
 
-// spec is a provider spec of Gardener. Without a key MCM's driver would make one of 4096 bits for each VM.
+// spec is a provider spec of Gardener. Without a key MCM's driver would make one of 4096 bits for
+// each VM.
 const spec = `{
 	"location": "westeurope", "resourceGroup": "` + group + `",
 	"subnetInfo": {"vnetName": "shoot--a", "subnetName": "shoot--a-nodes"},
@@ -211,8 +213,8 @@ func (s *site) vms(*testing.T) (vms []drivertest.VM) {
 	return vms
 }
 
-// fail makes the cloud fail, or what is before it. When it is healed connections are cut that still wait for an answer, as those of a
-// network that failed.
+// fail makes the cloud fail, or what is before it. When it is healed connections are cut that still
+// wait for an answer, as those of a network that failed.
 func (s *site) fail(how drivertest.Failure) (heal func()) {
 	if fault, ok := map[drivertest.Failure]azuretest.Fault{
 		drivertest.NoAnswer: azuretest.NoAnswer, drivertest.LostAnswer: azuretest.LostAnswer, drivertest.ServerError: azuretest.ServerError,
@@ -230,7 +232,8 @@ func (s *site) fail(how drivertest.Failure) (heal func()) {
 	})
 }
 
-// serve serves a cloud under Azure's names until the test ends, and writes the certificate of that to a file.
+// serve serves a cloud under Azure's names until the test ends, and writes the certificate of that
+// to a file.
 func serve(t *testing.T, cloud *brokenWay, others ...string) (*azuretest.Proxy, string) {
 	t.Helper()
 	proxy, err := azuretest.NewProxy(t.Context(), cloud, others...)

@@ -68,7 +68,8 @@ var weaknesses = []weakness{
 	{test: "a sweep ends with its context", skipped: true, reason: ofNoSweeper},
 }
 
-// weaknessOf returns the weakness of a case, as the name of its test has it, with a failure; nil for none.
+// weaknessOf returns the weakness of a case, as the name of its test has it, with a failure; nil
+// for none.
 func weaknessOf(test string, how drivertest.Failure) *weakness {
 	for i, w := range weaknesses {
 		if strings.ReplaceAll(w.test, " ", "_") == test && (w.failure == how || how == anyFailure) {

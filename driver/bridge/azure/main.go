@@ -1,4 +1,5 @@
-// Command azure serves Machine Controller Manager's driver for Azure to a fleet. docs/drivers/bridge.md describes it.
+// Command azure serves Machine Controller Manager's driver for Azure to a fleet.
+// docs/drivers/bridge.md describes it.
 package main
 
 import (

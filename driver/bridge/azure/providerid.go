@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ofNode returns the provider ID that cloud-provider-azure gives a VM's Node: the path of the VM, with the resource group in lower case. MCM's
-// driver returns azure:///<location>/<VM>, which no Node has.
+// ofNode returns the provider ID that cloud-provider-azure gives a VM's Node: the path of the VM,
+// with the resource group in lower case. MCM's driver returns azure:///<location>/<VM>, which no
+// Node has.
 func ofNode(id string, class *v1alpha1.MachineClass, secret *corev1.Secret) string {
 	rest, isAzure := strings.CutPrefix(id, "azure:///")
 	_, vm, _ := strings.Cut(rest, "/")

@@ -64,8 +64,8 @@ func (*cloud) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsReq
 	return resp, err
 }
 
-// CreateMachine creates the VM. The name of its file is the Machine's UID, and the file system creates a file of a name once: that is the
-// idempotency token.
+// CreateMachine creates the VM. The name of its file is the Machine's UID, and the file system
+// creates a file of a name once: that is the idempotency token.
 func (c *cloud) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	m := req.Machine
 	if err := check(ctx, driver.OpCreate, m.UID); err != nil {
@@ -95,7 +95,8 @@ func (*cloud) InitializeMachine(context.Context, driver.InitializeMachineRequest
 	return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "a VM needs nothing after its create")
 }
 
-// DeleteMachine removes the VM with the Machine's UID. What the provider ID names proves nothing, and is only reported.
+// DeleteMachine removes the VM with the Machine's UID. What the provider ID names proves nothing,
+// and is only reported.
 func (c *cloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	if err := check(ctx, driver.OpDelete, req.Machine.UID); err != nil {
 		return driver.DeleteMachineResponse{}, err
@@ -167,7 +168,8 @@ func check(ctx context.Context, op driver.Op, uid types.UID) error {
 	return nil
 }
 
-// unavailable returns the error for a cloud that did not answer: whether there is a VM is then not known.
+// unavailable returns the error for a cloud that did not answer: whether there is a VM is then not
+// known.
 func unavailable(op driver.Op, err error) error {
 	return driver.Errorf(op, driver.Unavailable, "the folder cannot be used: %w", err)
 }
@@ -185,7 +187,8 @@ func (c *cloud) answers() bool {
 	return err == nil
 }
 
-// foreign reports whether the provider ID of a Machine names a VM that exists and is not the Machine's.
+// foreign reports whether the provider ID of a Machine names a VM that exists and is not the
+// Machine's.
 func (c *cloud) foreign(op driver.Op, t driver.Target) (bool, error) {
 	uid, ours := strings.CutPrefix(t.Machine.Spec.ProviderID, providerIDPrefix)
 	if !ours || uid == string(t.Machine.UID) || uid == "" || uid != filepath.Base(uid) {
@@ -210,7 +213,8 @@ func (c *cloud) read(uid types.UID) (found vm, exists bool, err error) {
 	return found, true, json.Unmarshal(raw, &found)
 }
 
-// write creates a VM. Errors: fs.ErrExist when it exists, and those of the file system. A link appears at once, with all of its content.
+// write creates a VM. Errors: fs.ErrExist when it exists, and those of the file system. A link
+// appears at once, with all of its content.
 func (c *cloud) write(created vm) error {
 	raw, err := json.Marshal(created)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command example is a driver in a separate process, for a cloud that is a folder: each VM is a file there, with the UID of its Machine
-// as its name. It has all that a driver needs, and docs/drivers/write-a-driver.md explains it step by step.
+// Command example is a driver in a separate process, for a cloud that is a folder: each VM is a
+// file there, with the UID of its Machine as its name. It has all that a driver needs, and
+// docs/drivers/write-a-driver.md explains it step by step.
 //
 //	example --socket=/run/drivers/folder.sock --folder=/var/lib/vms
 package main

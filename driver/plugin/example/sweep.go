@@ -68,7 +68,8 @@ func (c *cloud) DeleteResource(ctx context.Context, req driver.DeleteResourceReq
 	return driver.DeleteResourceResponse{Gone: true}, nil
 }
 
-// each calls visit for the VMs that have not ended and whose names follow after, in the order of their names, until visit returns false.
+// each calls visit for the VMs that have not ended and whose names follow after, in the order of
+// their names, until visit returns false.
 func (c *cloud) each(ctx context.Context, op driver.Op, after string, visit func(found vm) (more bool)) error {
 	entries, err := os.ReadDir(c.folder) // in order
 	if err != nil {

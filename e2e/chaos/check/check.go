@@ -42,13 +42,15 @@ type Ending struct {
 	MachineUID string
 }
 
-// Reset is the period in which a slot's epochs started again, because its Lease was deleted or etcd restored.
+// Reset is the period in which a slot's epochs started again, because its Lease was deleted or etcd
+// restored.
 type Reset struct {
 	From, To time.Time
 	Slot     int // -1 means all
 }
 
-// Outage is a time during which Machines could not be watched, because an API server was unavailable or had just restarted.
+// Outage is a time during which Machines could not be watched, because an API server was
+// unavailable or had just restarted.
 type Outage struct{ From, To time.Time }
 
 // History is the records of a run.
@@ -56,13 +58,14 @@ type History struct {
 	Calls  []cloudapi.Call
 	Writes []Write
 	Counts []Count
-	// Endings are those of all Machines that were seen to end. Nil means that they were not observed, and that VMs which were
-	// deleted under Machines that stay are not checked.
+	// Endings are those of all Machines that were seen to end. Nil means that they were not observed,
+	// and that VMs which were deleted under Machines that stay are not checked.
 	Endings []Ending
 	// Outages make Endings late: what was deleted during one is not checked.
 	Outages []Outage
 	Resets  []Reset
-	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never existed.
+	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never
+	// existed.
 	Orphans []string
 }
 
@@ -70,8 +73,8 @@ type History struct {
 type Report struct {
 	// Faults describe violations.
 	Faults []string
-	// LateCalls are calls to the cloud, and LateWrites requests to API servers, of a session after a later one had begun
-	// to work on the same object, and that changed nothing, as far as is known.
+	// LateCalls are calls to the cloud, and LateWrites requests to API servers, of a session after a
+	// later one had begun to work on the same object, and that changed nothing, as far as is known.
 	LateCalls, LateWrites int
 	// Calls and Writes are how many were checked.
 	Calls, Writes int
@@ -174,7 +177,8 @@ func (c *checker) resetBetween(slot int, from, to time.Time) bool {
 	})
 }
 
-// again describes for each operation of drivers that changes something which effect must not occur twice, and on what.
+// again describes for each operation of drivers that changes something which effect must not occur
+// twice, and on what.
 var again = map[cloudapi.Operation]struct {
 	fault string
 	what  func(cloudapi.Call) string
@@ -216,7 +220,8 @@ func (c *checker) calls(calls []cloudapi.Call) {
 	}
 }
 
-// unordered is the possible lag of the watch of Machines behind the call log: the two are not ordered.
+// unordered is the possible lag of the watch of Machines behind the call log: the two are not
+// ordered.
 const unordered = 5 * time.Second
 
 // isLost reports whether a call has deleted the VM of a Machine that was not seen to end by then.
@@ -229,7 +234,8 @@ func (c *checker) isLost(call cloudapi.Call) bool {
 	return !ended || at.After(call.End.Add(unordered))
 }
 
-// counts checks that there were never more machines than were desired since the numbers were last equal.
+// counts checks that there were never more machines than were desired since the numbers were last
+// equal.
 func (c *checker) counts(counts []Count) {
 	allowed := map[string]int{}
 	for _, n := range counts {

@@ -7,8 +7,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Converged returns an error that names each MachineDeployment without its desired machines, all running, or without a status of
-// its latest generation that reports these. Machines are assigned by the label name, which has the MachineDeployment's name.
+// Converged returns an error that names each MachineDeployment without its desired machines, all
+// running, or without a status of its latest generation that reports these. Machines are assigned
+// by the label name, which has the MachineDeployment's name.
 func Converged(deployments []v1alpha1.MachineDeployment, machines []v1alpha1.Machine) error {
 	all, running := map[string]int{}, map[string]int{}
 	for _, m := range machines {

@@ -40,8 +40,8 @@ func (w Wait) Describe(now time.Time) string {
 	return fmt.Sprintf("%s waited %s for %s since %s, %s; %s", w.Root, w.Took(now).Round(100*time.Millisecond), want, w.From.Format("15:04:05.0"), state, w.Note)
 }
 
-// Ledger records how long roots wait to be served. Waits that are longer than Bound are late. A root that changes while
-// it waits has waited since its first change.
+// Ledger records how long roots wait to be served. Waits that are longer than Bound are late. A
+// root that changes while it waits has waited since its first change.
 type Ledger struct {
 	Bound time.Duration
 

@@ -16,8 +16,9 @@ const (
 // gone is the value of a field that a patch removes.
 const gone = "null"
 
-// patchedFields returns the value that a patch sets for each field, by its path. An element of a list has a path of its own: a
-// finalizer by its name, a condition by its type. Preconditions are left out.
+// patchedFields returns the value that a patch sets for each field, by its path. An element of a
+// list has a path of its own: a finalizer by its name, a condition by its type. Preconditions are
+// left out.
 func patchedFields(patch json.RawMessage) map[string]string {
 	values := map[string]string{}
 	var fields map[string]any
@@ -70,7 +71,8 @@ func addList(values map[string]string, path string, list any, removed bool) {
 	}
 }
 
-// encoded is a value as text; the same for the same value, since fields are in the order of their names.
+// encoded is a value as text; the same for the same value, since fields are in the order of their
+// names.
 func encoded(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -28,9 +28,9 @@ func (c *checker) writes(writes []Write) {
 	}
 }
 
-// knowledge is the effect of the fleet's successful writes, by object. Most writes have a resourceVersion, so that a successful
-// one has changed something. Those of Nodes and pods have none: to write a value again, or to remove an object again, changes
-// nothing.
+// knowledge is the effect of the fleet's successful writes, by object. Most writes have a
+// resourceVersion, so that a successful one has changed something. Those of Nodes and pods have
+// none: to write a value again, or to remove an object again, changes nothing.
 type knowledge struct {
 	values  map[string]map[string]string
 	removed map[string]bool
@@ -49,8 +49,8 @@ func (k knowledge) isNew(object string, w Write) bool {
 	return true
 }
 
-// isNews records the values of a patch of a Node, and reports whether they differ from the last ones. It returns
-// false for a patch that the log does not have.
+// isNews records the values of a patch of a Node, and reports whether they differ from the last
+// ones. It returns false for a patch that the log does not have.
 func (k knowledge) isNews(object string, w Write) bool {
 	if len(w.Body) == 0 {
 		return false

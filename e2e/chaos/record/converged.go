@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// Converged compares MachineDeployments, machines and VMs. Those of forgotten machines, by their UIDs, have to exist, too.
+// Converged compares MachineDeployments, machines and VMs. Those of forgotten machines, by their
+// UIDs, have to exist, too.
 func Converged(ctx context.Context, lab *harness.Lab, namespace string, forgotten ...string) error {
 	deployments, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -16,14 +16,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// Recorder counts machines during faults, and passes the records of a run to the checker. It bypasses the proxies, to which
-// faults apply.
+// Recorder counts machines during faults, and passes the records of a run to the checker. It
+// bypasses the proxies, to which faults apply.
 type Recorder struct {
 	// Position is the end of the audit logs when the recording began.
 	Position harness.AuditPosition
 	// Outages are those of Outage.
 	Outages []harness.Outage
-	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never existed.
+	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never
+	// existed.
 	Orphans []string
 
 	lab       *harness.Lab
@@ -42,8 +43,8 @@ type Recorder struct {
 	resets   []check.Reset
 }
 
-// Start starts to count the machines of a namespace whose label name is their MachineDeployment's, as harness.Deployment creates
-// them.
+// Start starts to count the machines of a namespace whose label name is their MachineDeployment's,
+// as harness.Deployment creates them.
 func Start(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) *Recorder {
 	t.Helper()
 	position, err := lab.AuditEnd()
@@ -140,8 +141,8 @@ func (r *Recorder) machine(obj any, there bool) {
 	}
 }
 
-// Expect records that a deployment is about to be scaled up. Its watch may show that later than that of machines shows the next
-// one.
+// Expect records that a deployment is about to be scaled up. Its watch may show that later than
+// that of machines shows the next one.
 func (r *Recorder) Expect(deployment string, replicas int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +153,8 @@ func (r *Recorder) Expect(deployment string, replicas int) {
 	r.count(deployment)
 }
 
-// Rolls records that a rollout of a deployment may have so many machines more than desired, from now on.
+// Rolls records that a rollout of a deployment may have so many machines more than desired, from
+// now on.
 func (r *Recorder) Rolls(deployment string, surge int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,8 +180,8 @@ func (r *Recorder) Reset(slot int, from, to time.Time) {
 	r.resets = append(r.resets, check.Reset{From: from, To: to, Slot: slot})
 }
 
-// Outage runs a function that stops and restarts the API server. The watches are restarted then: the earlier ones would recover
-// half a minute later, and after a restore of etcd never.
+// Outage runs a function that stops and restarts the API server. The watches are restarted then:
+// the earlier ones would recover half a minute later, and after a restore of etcd never.
 func (r *Recorder) Outage(ctx context.Context, t *testing.T, do func()) harness.Outage {
 	t.Helper()
 	from := time.Now()

@@ -21,7 +21,8 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 )
 
-// retry is the time between two attempts for a request that has to wait, or for which an API server has failed.
+// retry is the time between two attempts for a request that has to wait, or for which an API server
+// has failed.
 const retry = time.Second
 
 // Config configures an approver. All fields are required.
@@ -63,8 +64,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 }
 
-// lookAtAll looks at the requests as they are now. Had each change a place in a queue, old ones would delay the new ones where API servers
-// are slow.
+// lookAtAll looks at the requests as they are now. Had each change a place in a queue, old ones
+// would delay the new ones where API servers are slow.
 func (cfg Config) lookAtAll(ctx context.Context, requests listers.CertificateSigningRequestLister) {
 	all, err := requests.List(labels.Everything())
 	if err != nil {

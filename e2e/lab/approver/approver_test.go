@@ -182,7 +182,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// A request that has to wait is decided when its VM is recorded, although nothing of the request changes.
+// A request that has to wait is decided when its VM is recorded, although nothing of the request
+// changes.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

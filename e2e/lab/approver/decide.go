@@ -21,14 +21,16 @@ const (
 	nodesGroup    = "system:nodes"
 )
 
-// facts are the input of a decision about a request. Token, machine and Node are nil if they do not exist.
+// facts are the input of a decision about a request. Token, machine and Node are nil if they do not
+// exist.
 type facts struct {
 	now     time.Time
 	request *certificatesv1.CertificateSigningRequest
 	token   *corev1.Secret
 	machine *v1alpha1.Machine
 	node    *corev1.Node
-	// others are all Machines whose label names the Node of the machine. The machine itself may be one of them.
+	// others are all Machines whose label names the Node of the machine. The machine itself may be one
+	// of them.
 	others []v1alpha1.Machine
 }
 
@@ -44,8 +46,8 @@ const (
 	deny
 )
 
-// tokenOf returns the name of the Secret with the bootstrap token with which a request was made; ok is false for a request
-// for another approver.
+// tokenOf returns the name of the Secret with the bootstrap token with which a request was made; ok
+// is false for a request for another approver.
 func tokenOf(r *certificatesv1.CertificateSigningRequest) (name string, ok bool) {
 	id, isBootstrap := strings.CutPrefix(r.Spec.Username, bootstrapUser)
 	return "bootstrap-token-" + id, isBootstrap && len(r.Status.Conditions) == 0 &&
@@ -58,7 +60,8 @@ func machineOf(token *corev1.Secret) (namespace, name string) {
 	return namespace, name
 }
 
-// nodeOf returns the Node for which a certificate is requested. Errors: it is not for a Node, or not only for that.
+// nodeOf returns the Node for which a certificate is requested. Errors: it is not for a Node, or
+// not only for that.
 func nodeOf(r *certificatesv1.CertificateSigningRequest) (string, error) {
 	block, rest := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(rest) > 0 {
@@ -100,7 +103,8 @@ func decide(f facts) (verdict, string) {
 	if f.machine == nil || string(f.machine.UID) != f.token.Annotations[v1alpha1.AnnotationMachineUID] || f.machine.DeletionTimestamp != nil {
 		return deny, "the machine of the bootstrap token does not exist any more, or is being deleted"
 	}
-	// The fleet deletes the token of a machine before it records that the machine has joined: another client has made this one.
+	// The fleet deletes the token of a machine before it records that the machine has joined: another
+	// client has made this one.
 	if phase := f.machine.Status.CurrentStatus.Phase; !slices.Contains(joining, phase) {
 		return deny, fmt.Sprintf("the machine is %s, and has no bootstrap token any more", phase)
 	}
@@ -110,16 +114,18 @@ func decide(f facts) (verdict, string) {
 	case recorded != node:
 		return deny, fmt.Sprintf("the bootstrap token is for Node %q, and the request for Node %q", recorded, node)
 	}
-	// The label is written by any client that may write Machines, and the age of a Machine does not show which of two Machines has
-	// the VM: neither gets the certificate, with which it could later be the Node of the other one.
+	// The label is written by any client that may write Machines, and the age of a Machine does not
+	// show which of two Machines has the VM: neither gets the certificate, with which it could later
+	// be the Node of the other one.
 	for i := range f.others {
 		if other := &f.others[i]; other.UID != f.machine.UID {
 			return wait, fmt.Sprintf("Machine %s names Node %q, too", v1alpha1.RefOf(other), node)
 		}
 	}
 	if f.node != nil {
-		// Its own Node exists if its VM requests a certificate again, for example after a reboot. The binding of a Node decides to which Machine it
-		// belongs: the label and the provider ID of a Machine are written by any client that may write Machines.
+		// Its own Node exists if its VM requests a certificate again, for example after a reboot. The
+		// binding of a Node decides to which Machine it belongs: the label and the provider ID of a
+		// Machine are written by any client that may write Machines.
 		owner, bound := v1alpha1.MachineOf(f.node)
 		switch {
 		case !bound:

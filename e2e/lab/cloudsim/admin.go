@@ -27,7 +27,8 @@ func (c *Cloud) admin(do func(r *http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
-// patchSettings changes the settings by a JSON merge patch. All VMs are stepped again: zones may have failed.
+// patchSettings changes the settings by a JSON merge patch. All VMs are stepped again: zones may
+// have failed.
 func (c *Cloud) patchSettings(r *http.Request) (any, error) {
 	patch, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -88,7 +89,8 @@ func (c *Cloud) allInstances() cloudapi.InstanceList {
 	return list
 }
 
-// hostInstance makes the VM of another cloud, or finds the one that its token made. Quotas and failed zones do not matter.
+// hostInstance makes the VM of another cloud, or finds the one that its token made. Quotas and
+// failed zones do not matter.
 func (c *Cloud) hostInstance(r *http.Request) (any, error) {
 	var body cloudapi.HostedInstance
 	if err := decode(r, &body); err != nil {

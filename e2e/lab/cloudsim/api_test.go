@@ -370,8 +370,8 @@ func TestCallLog(t *testing.T) {
 	})
 }
 
-// The VM of another cloud boots under the provider ID of that cloud, once for each token, in spite of quotas and faults, and no call is
-// logged. It ends by an action.
+// The VM of another cloud boots under the provider ID of that cloud, once for each token, in spite
+// of quotas and faults, and no call is logged. It ends by an action.
 func TestVMOfAnotherCloud(t *testing.T) {
 	settings := cloudapi.Settings{
 		Quotas: cloudapi.Quotas{InstancesByType: map[string]int{cloudapi.DefaultInstanceType: 0}},

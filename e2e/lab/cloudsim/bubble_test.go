@@ -25,7 +25,8 @@ func milliseconds(n int) cloudapi.Duration {
 
 func seconds(n int) cloudapi.Duration { return cloudapi.Duration(n) * cloudapi.Duration(time.Second) }
 
-// bubble is a cloud in a synctest bubble: its time passes without waiting. Calls go to the handler without a network.
+// bubble is a cloud in a synctest bubble: its time passes without waiting. Calls go to the handler
+// without a network.
 type bubble struct {
 	t     *testing.T
 	cfg   cloudsim.Config

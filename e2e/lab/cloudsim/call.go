@@ -23,13 +23,14 @@ const (
 type request struct {
 	// zone of the object of the call, for faults; "" for none.
 	zone string
-	// about records the object of the call in call, as far as the request names it; nil for calls without an object. A call
-	// that fails by a fault is not processed further.
+	// about records the object of the call in call, as far as the request names it; nil for calls
+	// without an object. A call that fails by a fault is not processed further.
 	about func(call *cloudapi.Call)
-	// partly carries out the first part of the call, for cloudapi.FaultPartial; nil if the call has no parts.
+	// partly carries out the first part of the call, for cloudapi.FaultPartial; nil if the call has no
+	// parts.
 	partly func(call *cloudapi.Call) error
-	// do carries the call out and returns what the caller gets after latency. It records in call its object, and
-	// whether it changed anything.
+	// do carries the call out and returns what the caller gets after latency. It records in call its
+	// object, and whether it changed anything.
 	do func(latency time.Duration, call *cloudapi.Call) (any, error)
 }
 
@@ -45,7 +46,8 @@ type outcome struct {
 	hold       time.Duration
 }
 
-// handle makes the handler of an operation. The operation takes effect whether or not the caller waits for the answer.
+// handle makes the handler of an operation. The operation takes effect whether or not the caller
+// waits for the answer.
 func (c *Cloud) handle(op cloudapi.Operation, read reader) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		call := &cloudapi.Call{ID: c.lastCall.Add(1), Start: c.cfg.Clock.Now(), Caller: r.UserAgent(), Operation: op}
@@ -124,7 +126,8 @@ func (c *Cloud) refused(err error) outcome {
 	return outcome{refused: refuse(cloudapi.CodeInternal, "%v", err)}
 }
 
-// logCall logs a call, and removes it from the store. If it cannot be logged, it is logged after the next start.
+// logCall logs a call, and removes it from the store. If it cannot be logged, it is logged after
+// the next start.
 func (c *Cloud) logCall(call cloudapi.Call) {
 	if err := c.log.write(call); err != nil {
 		c.cfg.Log.Error("A call was not logged", "call", call.ID, "err", err)

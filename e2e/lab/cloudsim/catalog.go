@@ -65,7 +65,8 @@ func (c catalog) complete(req *cloudapi.CreateInstanceRequest) error {
 	return nil
 }
 
-// completePlace fills in the default region and zone, and checks them. A zone alone is enough to name its region.
+// completePlace fills in the default region and zone, and checks them. A zone alone is enough to
+// name its region.
 func (c catalog) completePlace(region, zone *string) error {
 	if *region == "" {
 		*region = cloudapi.DefaultRegion

@@ -116,7 +116,8 @@ func (c *Cloud) restore() error {
 	return c.logUnanswered(all.calls)
 }
 
-// logUnanswered logs the calls that took effect and were not answered because the last run of this cloud ended.
+// logUnanswered logs the calls that took effect and were not answered because the last run of this
+// cloud ended.
 func (c *Cloud) logUnanswered(calls []cloudapi.Call) error {
 	for _, call := range calls {
 		call.End, call.Error = c.cfg.Clock.Now(), cloudapi.CallTimeout
@@ -128,8 +129,8 @@ func (c *Cloud) logUnanswered(calls []cloudapi.Call) error {
 	return nil
 }
 
-// Run advances VMs until ctx ends; calls are always answered, but later changes of VMs happen only while it runs. It runs
-// once.
+// Run advances VMs until ctx ends; calls are always answered, but later changes of VMs happen only
+// while it runs. It runs once.
 func (c *Cloud) Run(ctx context.Context) error {
 	c.resume()
 	group, ctx := errgroup.WithContext(ctx)
@@ -143,8 +144,8 @@ func (c *Cloud) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// resume switches on again the VMs that were on when the last run of this cloud ended, before the hosts run: a host ends
-// everything else that it finds running.
+// resume switches on again the VMs that were on when the last run of this cloud ended, before the
+// hosts run: a host ends everything else that it finds running.
 func (c *Cloud) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +161,8 @@ func (c *Cloud) resume() {
 	}
 }
 
-// Close cancels the calls in progress and closes the files. The handler must not be called any more.
+// Close cancels the calls in progress and closes the files. The handler must not be called any
+// more.
 func (c *Cloud) Close() error {
 	close(c.closing)
 	c.life.Stop()
@@ -171,7 +173,8 @@ func (c *Cloud) Close() error {
 	return errors.Join(append(errs, c.store.close())...)
 }
 
-// remember puts an instance into the maps; an older version of it is replaced. c.mu is held, or the cloud is not shared.
+// remember puts an instance into the maps; an older version of it is replaced. c.mu is held, or the
+// cloud is not shared.
 func (c *Cloud) remember(i *instance) {
 	id := i.API.ID
 	if _, known := c.instances[id]; !known {

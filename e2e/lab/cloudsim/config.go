@@ -19,15 +19,17 @@ type Config struct {
 	StateDir string
 	// CallLog is the file that calls are appended to.
 	CallLog string
-	// Settings are those to start with. Settings that were changed at run time in an earlier run with this StateDir
-	// override them, provided that the cloud was started with the same Settings then.
+	// Settings are those to start with. Settings that were changed at run time in an earlier run with
+	// this StateDir override them, provided that the cloud was started with the same Settings then.
 	Settings cloudapi.Settings
-	// Seed is the seed of all random decisions. The faults of the n-th VM depend on the seed and n only.
+	// Seed is the seed of all random decisions. The faults of the n-th VM depend on the seed and n
+	// only.
 	Seed uint64
-	// Hosts run the VMs, by boot mode. A create with a mode that is missing is rejected; VMs of such a mode from an earlier
-	// run are not changed.
+	// Hosts run the VMs, by boot mode. A create with a mode that is missing is rejected; VMs of such a
+	// mode from an earlier run are not changed.
 	Hosts map[cloudapi.BootMode]guest.Host
-	// KubeletNetwork is a /24 network of loopback addresses for the VMs with a kubelet. Without it all of them have 127.0.0.1.
+	// KubeletNetwork is a /24 network of loopback addresses for the VMs with a kubelet. Without it all
+	// of them have 127.0.0.1.
 	KubeletNetwork netip.Prefix
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
@@ -35,7 +37,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// DefaultSettings are a cloud without faults: creates and deletes take 200 ms, reads 5 ms, a boot 3 s.
+// DefaultSettings are a cloud without faults: creates and deletes take 200 ms, reads 5 ms, a boot 3
+// s.
 func DefaultSettings() cloudapi.Settings {
 	const write, read = cloudapi.Duration(200 * time.Millisecond), cloudapi.Duration(5 * time.Millisecond)
 	return cloudapi.Settings{

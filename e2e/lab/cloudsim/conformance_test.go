@@ -260,7 +260,8 @@ func (s *site) fail(t *testing.T, way *brokenWay, how drivertest.Failure) (heal 
 	return func() { s.patch(t, `{"faults": null}`) }
 }
 
-// pageSize is that of all lists, regardless of the driver's request, so that a test of pages needs few VMs.
+// pageSize is that of all lists, regardless of the driver's request, so that a test of pages needs
+// few VMs.
 const pageSize = 5
 
 // brokenWay is a transport that fails in the ways that a cloud cannot.

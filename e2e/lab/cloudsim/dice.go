@@ -40,8 +40,8 @@ func (d *dice) duration(l cloudapi.Latency) time.Duration {
 	return max(0, time.Duration(float64(l.Mean)+d.rng.NormFloat64()*float64(l.Spread)))
 }
 
-// fault returns the first fault that matches the call and whose Rate applies; nil for a call without a fault.
-// Zone is "" for a call without a zone.
+// fault returns the first fault that matches the call and whose Rate applies; nil for a call
+// without a fault. Zone is "" for a call without a zone.
 func (d *dice) fault(faults []cloudapi.Fault, op cloudapi.Operation, zone string) *cloudapi.Fault {
 	for i, f := range faults {
 		matches := (len(f.Operations) == 0 || slices.Contains(f.Operations, op)) &&
@@ -53,11 +53,13 @@ func (d *dice) fault(faults []cloudapi.Fault, op cloudapi.Operation, zone string
 	return nil
 }
 
-// fate decides about the faults of a VM that is accepted now and whose create is answered after latency.
+// fate decides about the faults of a VM that is accepted now and whose create is answered after
+// latency.
 func (d *dice) fate(s cloudapi.Settings, now time.Time, latency time.Duration) fate {
 	boot := now.Add(latency + d.duration(s.BootTime))
 	f := fate{BootAt: boot, JoinAt: boot}
-	// All random numbers are drawn in each case, so that one setting does not change the effect of another one.
+	// All random numbers are drawn in each case, so that one setting does not change the effect of
+	// another one.
 	never, late, die, lose := d.fall(s.VMFaults.NeverJoin), d.fall(s.VMFaults.JoinLate), d.fall(s.VMFaults.Die), d.fall(s.VMFaults.LoseReady)
 	if late {
 		f.JoinAt = boot.Add(time.Duration(s.VMFaults.JoinDelay))
@@ -74,7 +76,8 @@ func (d *dice) fate(s cloudapi.Settings, now time.Time, latency time.Duration) f
 	return f
 }
 
-// isBefore reports whether the fault keeps a call from taking effect, or from more than a part of it.
+// isBefore reports whether the fault keeps a call from taking effect, or from more than a part of
+// it.
 func isBefore(kind cloudapi.FaultKind) bool { return kind != cloudapi.FaultTimeoutAfter }
 
 func knownFault(kind cloudapi.FaultKind) bool {

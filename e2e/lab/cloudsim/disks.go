@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// VolumesFolder is the folder in Config.StateDir with the contents of the volumes: a folder for each, called by its ID.
+// VolumesFolder is the folder in Config.StateDir with the contents of the volumes: a folder for
+// each, called by its ID.
 const VolumesFolder = "volumes"
 
 // disks is the path of that folder.

@@ -16,13 +16,15 @@ import (
 // consoleLines is how many lines of a VM's console are kept.
 const consoleLines = 20
 
-// instance is all that the cloud knows of a VM. It is immutable: a change makes a copy, so that readers need no lock once
-// they have a pointer.
+// instance is all that the cloud knows of a VM. It is immutable: a change makes a copy, so that
+// readers need no lock once they have a pointer.
 type instance struct {
 	API cloudapi.Instance `json:"api"`
-	// Params is a digest of the request that made it, to distinguish a repeated create from another one with its token.
+	// Params is a digest of the request that made it, to distinguish a repeated create from another
+	// one with its token.
 	Params string `json:"params"`
-	// BootstrapToken was found in the user data, and UserData is all of it, which only a VM with a real kubelet reads.
+	// BootstrapToken was found in the user data, and UserData is all of it, which only a VM with a
+	// real kubelet reads.
 	BootstrapToken string `json:"bootstrapToken,omitempty"`
 	UserData       []byte `json:"userData,omitempty"`
 	Fate           fate   `json:"fate"`
@@ -44,8 +46,8 @@ type fate struct {
 	LoseReadyAt time.Time `json:"loseReadyAt,omitzero"`
 }
 
-// advance applies the changes of a VM up to now. It returns the VM after that (the same pointer when nothing has changed),
-// and the time of the next change, zero for never.
+// advance applies the changes of a VM up to now. It returns the VM after that (the same pointer
+// when nothing has changed), and the time of the next change, zero for never.
 func (i *instance) advance(now time.Time) (after *instance, next time.Time) {
 	after = i
 	change := func() *instance {
@@ -125,7 +127,8 @@ func (i *instance) say(now time.Time, line string) {
 	i.API.Console = lines[max(0, len(lines)-consoleLines):]
 }
 
-// clone makes a copy that can be changed. Maps and slices are shared and must be replaced, not written to.
+// clone makes a copy that can be changed. Maps and slices are shared and must be replaced, not
+// written to.
 func (i *instance) clone() *instance {
 	c := *i
 	return &c

@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// createInstance makes a VM, or finds the one that its token made. The answer follows after latency.
+// createInstance makes a VM, or finds the one that its token made. The answer follows after
+// latency.
 func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.Duration, call *cloudapi.Call) (cloudapi.Instance, error) {
 	params, err := c.checkCreate(&req)
 	if err != nil {
@@ -261,8 +262,9 @@ func about(call *cloudapi.Call, i *instance) {
 	call.Instance, call.Machine, call.MachineUID = i.API.ID, i.API.Name, i.API.ClientToken
 }
 
-// listInstances returns a page of VMs in the order in which they were made. A page token names the last VM of the page
-// before, so that VMs that are made or deleted in between do not make another one appear twice or not at all.
+// listInstances returns a page of VMs in the order in which they were made. A page token names the
+// last VM of the page before, so that VMs that are made or deleted in between do not make another
+// one appear twice or not at all.
 func (c *Cloud) listInstances(query url.Values) (cloudapi.InstanceList, error) {
 	size, last, err := pageOf(query)
 	if err != nil {
@@ -286,7 +288,8 @@ func (c *Cloud) listInstances(query url.Values) (cloudapi.InstanceList, error) {
 	return list, nil
 }
 
-// pageOf returns the size of the page that a query requests, and the ID of the last item on the page before it.
+// pageOf returns the size of the page that a query requests, and the ID of the last item on the
+// page before it.
 func pageOf(query url.Values) (size int, last string, err error) {
 	size = cloudapi.DefaultPageSize
 	if text := query.Get(cloudapi.QueryPageSize); text != "" {
@@ -313,7 +316,8 @@ func following(ids []string, last string) []string {
 	return ids[from:]
 }
 
-// candidates returns the IDs of the VMs that have all tags, in order. c.mu is held, and longer than the result is used.
+// candidates returns the IDs of the VMs that have all tags, in order. c.mu is held, and longer than
+// the result is used.
 func (c *Cloud) candidates(tags []string) []string {
 	if len(tags) == 0 {
 		return c.order

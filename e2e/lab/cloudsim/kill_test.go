@@ -24,8 +24,8 @@ type ledger struct {
 	deleted map[string]bool   // by ID
 }
 
-// A cloud that is killed at random moments keeps all that it has answered, makes one VM for each token for any number of
-// creates, and its call log has each change.
+// A cloud that is killed at random moments keeps all that it has answered, makes one VM for each
+// token for any number of creates, and its call log has each change.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -141,7 +141,8 @@ func (l *ledger) check(t *testing.T, url string) {
 	}
 }
 
-// checkCallLog checks that every change that took effect is in the log once, except for lines that were repeated after a crash.
+// checkCallLog checks that every change that took effect is in the log once, except for lines that
+// were repeated after a crash.
 func checkCallLog(t *testing.T, url, path string) {
 	t.Helper()
 	creates, deletes, seen := map[string]int{}, map[string]int{}, map[uint64]bool{}

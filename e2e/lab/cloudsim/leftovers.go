@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// createPartly makes the left-overs of a VM, and not the VM. A create whose token has made those, or the VM, before makes nothing.
+// createPartly makes the left-overs of a VM, and not the VM. A create whose token has made those,
+// or the VM, before makes nothing.
 func (c *Cloud) createPartly(req cloudapi.CreateInstanceRequest, call *cloudapi.Call) error {
 	if _, err := c.checkCreate(&req); err != nil {
 		return err
@@ -93,7 +94,8 @@ func (c *Cloud) deleteLeftover(id string, condition url.Values, call *cloudapi.C
 	return *l, nil
 }
 
-// pageOfLeftovers returns a page of left-overs. Its token names the last one of the page before, as that of listInstances.
+// pageOfLeftovers returns a page of left-overs. Its token names the last one of the page before, as
+// that of listInstances.
 func (c *Cloud) pageOfLeftovers(query url.Values) (cloudapi.LeftoverList, error) {
 	size, last, err := pageOf(query)
 	if err != nil {

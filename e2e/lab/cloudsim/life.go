@@ -38,8 +38,8 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 	}
 }
 
-// settle frees the volumes of a VM that has ended, once nothing of it runs that could write to them, and drops the VM
-// later. c.mu is held.
+// settle frees the volumes of a VM that has ended, once nothing of it runs that could write to
+// them, and drops the VM later. c.mu is held.
 func (c *Cloud) settle(i *instance, now time.Time) time.Duration {
 	if off := c.reportHost(i, now); !off {
 		return guest.Never // The host wakes it.
@@ -51,7 +51,8 @@ func (c *Cloud) settle(i *instance, now time.Time) time.Duration {
 	return c.forgetLater(i, now)
 }
 
-// forgetLater drops a VM that ended long enough ago, and otherwise returns when to step again. c.mu is held.
+// forgetLater drops a VM that ended long enough ago, and otherwise returns when to step again. c.mu
+// is held.
 func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 	after := time.Duration(c.settings.Current.ForgetAfter)
 	if after == 0 {
@@ -67,8 +68,8 @@ func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 	return guest.Never
 }
 
-// replace is the change to a new version of a VM. When the VM has ended, the volumes that were made with it end, too.
-// c.mu is held.
+// replace is the change to a new version of a VM. When the VM has ended, the volumes that were made
+// with it end, too. c.mu is held.
 func (c *Cloud) replace(i *instance) change {
 	ch := change{instances: []*instance{i}}
 	if !i.ended() {
@@ -82,7 +83,8 @@ func (c *Cloud) replace(i *instance) change {
 	return ch
 }
 
-// reportHost makes the host match the state of the VM, and reports whether nothing runs. c.mu is held.
+// reportHost makes the host match the state of the VM, and reports whether nothing runs. c.mu is
+// held.
 func (c *Cloud) reportHost(i *instance, now time.Time) (off bool) {
 	host := c.cfg.Hosts[i.API.Boot]
 	switch {
@@ -152,8 +154,8 @@ func (v hostView) Died(id, reason string) {
 // IsOff steps the VM again.
 func (v hostView) IsOff(id string) { v.life.Wake(id) }
 
-// update changes a copy of a VM that has not ended. What a host reports is lost when it cannot be written; the host reports
-// it again when the cloud starts again.
+// update changes a copy of a VM that has not ended. What a host reports is lost when it cannot be
+// written; the host reports it again when the cloud starts again.
 func (c *Cloud) update(id string, mutate func(i *instance, now time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

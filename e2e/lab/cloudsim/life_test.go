@@ -217,8 +217,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// A VM with a kubelet boots with its user data, also when the cloud was restarted meanwhile. Of that of other VMs only the
-// token is kept.
+// A VM with a kubelet boots with its user data, also when the cloud was restarted meanwhile. Of
+// that of other VMs only the token is kept.
 func TestUserData(t *testing.T) {
 	inBubble(t, cloudapi.Settings{BootTime: cloudapi.Latency{Mean: seconds(10)}}, func(b *bubble) {
 		kubelets := &recorder{on: map[string]guest.VM{}, health: map[string]guest.Health{}, volumes: map[string][]string{}}

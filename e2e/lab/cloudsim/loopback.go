@@ -6,15 +6,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// LoopbackNetwork returns the network of the kubelets of a cloud that listens on a port: 127.a.b.0/24, where a and b are the bytes of
-// the port. Two clouds on one computer have two ports, and so two networks.
+// LoopbackNetwork returns the network of the kubelets of a cloud that listens on a port:
+// 127.a.b.0/24, where a and b are the bytes of the port. Two clouds on one computer have two ports,
+// and so two networks.
 func LoopbackNetwork(port uint16) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{127, byte(port >> 8), byte(port), 0}), 24)
 }
 
-// loopbackAddress returns an address for a VM that is a kubelet process: it shares the network of this computer, and with an address
-// of its own its pods may listen on the same ports as those of other VMs. The addresses of VMs that have ended are given again, as late as
-// possible. c.mu is held.
+// loopbackAddress returns an address for a VM that is a kubelet process: it shares the network of
+// this computer, and with an address of its own its pods may listen on the same ports as those of
+// other VMs. The addresses of VMs that have ended are given again, as late as possible. c.mu is
+// held.
 func (c *Cloud) loopbackAddress(number uint64) (string, error) {
 	if !c.cfg.KubeletNetwork.IsValid() {
 		return "127.0.0.1", nil

@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// serveVariable makes this test binary a cloud that serves in the folder that it names, for tests that kill it.
+// serveVariable makes this test binary a cloud that serves in the folder that it names, for tests
+// that kill it.
 const serveVariable = "CLOUDSIM_TEST_SERVE"
 
 func TestMain(m *testing.M) {

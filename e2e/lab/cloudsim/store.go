@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// store keeps the cloud's state in one file. Each change is one transaction that has reached the kernel when it returns:
-// nothing is lost when this process dies. Nothing is flushed to the disk, so a power cut may lose all of it.
+// store keeps the cloud's state in one file. Each change is one transaction that has reached the
+// kernel when it returns: nothing is lost when this process dies. Nothing is flushed to the disk,
+// so a power cut may lose all of it.
 type store struct{ db *bolt.DB }
 
 // The buckets; each maps a key to JSON.

@@ -93,8 +93,8 @@ func (c *Cloud) attachVolume(id, instanceID string, call *cloudapi.Call) (clouda
 	return c.moveVolume(v, instanceID, call)
 }
 
-// detachVolume detaches a volume from a VM, or with "" from any VM. A volume of a VM that has begun to end is released when
-// the VM has ended.
+// detachVolume detaches a volume from a VM, or with "" from any VM. A volume of a VM that has begun
+// to end is released when the VM has ended.
 func (c *Cloud) detachVolume(id, instanceID string, call *cloudapi.Call) (cloudapi.Volume, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,8 @@ func (b *bubble) expectAt(when string, v cloudapi.Volume, vm string) {
 	}
 }
 
-// The host of a VM is notified of its volumes when they change, when the VM boots, and when the cloud restarts.
+// The host of a VM is notified of its volumes when they change, when the VM boots, and when the
+// cloud restarts.
 func TestHostsKnowVolumes(t *testing.T) {
 	inBubble(t, cloudapi.Settings{BootTime: cloudapi.Latency{Mean: seconds(1)}}, func(b *bubble) {
 		vm := b.create(cloudapi.CreateInstanceRequest{Name: "a", DataVolumes: []cloudapi.DataVolume{{Name: "own", SizeGiB: 1}}})
@@ -58,8 +59,8 @@ func TestHostsKnowVolumes(t *testing.T) {
 	})
 }
 
-// The volumes of a VM that ends are released when nothing of it runs any more, and not before, regardless of requests and
-// restarts of the cloud.
+// The volumes of a VM that ends are released when nothing of it runs any more, and not before,
+// regardless of requests and restarts of the cloud.
 func TestVolumesOfAVMThatEnds(t *testing.T) {
 	for name, end := range map[string]func(b *bubble, vm cloudapi.Instance){
 		"deleted": func(b *bubble, vm cloudapi.Instance) { b.remove(vm.ID) },

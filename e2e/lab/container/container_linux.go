@@ -19,12 +19,13 @@ import (
 
 // Config is a process and its environment.
 type Config struct {
-	// Dir is a folder for the container's files, on a file system that can be the upper layer of an overlay. It must not
-	// exist, and can be removed when the container has ended.
+	// Dir is a folder for the container's files, on a file system that can be the upper layer of an
+	// overlay. It must not exist, and can be removed when the container has ended.
 	Dir string
 	// Hostname that it sees.
 	Hostname string
-	// Args are the program and its arguments. A program without a slash is looked up along PATH of Env.
+	// Args are the program and its arguments. A program without a slash is looked up along PATH of
+	// Env.
 	Args []string
 	// Env is its whole environment, "name=value".
 	Env []string
@@ -57,7 +58,8 @@ type User struct {
 	Groups   []uint32
 }
 
-// Exit is the result of a container: Code is that of a shell, 128 and the signal if one has ended it.
+// Exit is the result of a container: Code is that of a shell, 128 and the signal if one has ended
+// it.
 type Exit struct {
 	Code int
 	At   time.Time
@@ -72,7 +74,8 @@ type Container struct {
 	exit   Exit
 }
 
-// Start makes a container and starts its process in it. The error is of package exec if it has no such program.
+// Start makes a container and starts its process in it. The error is of package exec if it has no
+// such program.
 func Start(config Config) (*Container, error) {
 	if len(config.Args) == 0 {
 		return nil, errors.New("a container needs a command")
@@ -129,7 +132,8 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// Exec runs a command in the container, and returns its exit code. The command is killed when ctx ends.
+// Exec runs a command in the container, and returns its exit code. The command is killed when ctx
+// ends.
 func (c *Container) Exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	if len(args) == 0 {
 		return 0, errors.New("there is no command")
@@ -158,7 +162,8 @@ func (c *Container) Exec(ctx context.Context, args []string, stdin io.Reader, st
 	return exitCode(cmd.ProcessState), nil
 }
 
-// outputDelay is how long the output of a command may stay open when it has ended, held open by a process that it has started.
+// outputDelay is how long the output of a command may stay open when it has ended, held open by a
+// process that it has started.
 const outputDelay = time.Second
 
 // command is a command in the container that the present thread has entered.
@@ -179,14 +184,15 @@ func command(args []string, config Config) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// onThreadOfItsOwn runs f on a thread that is not used for anything else afterwards, so that f may change what otherwise all
-// threads of a process share: namespaces, the root, the working folder.
+// onThreadOfItsOwn runs f on a thread that is not used for anything else afterwards, so that f may
+// change what otherwise all threads of a process share: namespaces, the root, the working folder.
 func onThreadOfItsOwn(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread does not end, and represents the whole process in /proc. So it is kept busy meanwhile.
+			// The main thread does not end, and represents the whole process in /proc. So it is kept busy
+			// meanwhile.
 			result <- onThreadOfItsOwn(f)
 			runtime.UnlockOSThread()
 			return
@@ -216,7 +222,8 @@ func lookPath(program string, env []string) (string, error) {
 	return "", &exec.Error{Name: program, Err: exec.ErrNotFound}
 }
 
-// singleUser reports whether there is only one user here, which is so in the user namespace of a machine without root.
+// singleUser reports whether there is only one user here, which is so in the user namespace of a
+// machine without root.
 func singleUser() bool {
 	data, err := os.ReadFile("/proc/self/uid_map") // Lines of: first inside, first outside, count.
 	fields := bytes.Fields(data)

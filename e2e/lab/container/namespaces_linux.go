@@ -86,7 +86,8 @@ func (n *namespaces) killAll(clk clock.Clock) {
 			if err != nil {
 				continue
 			}
-			// The handle keeps the number from being used again between the check of the process and its end.
+			// The handle keeps the number from being used again between the check of the process and its
+			// end.
 			process, err := os.FindProcess(pid)
 			if err != nil {
 				continue

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterNew makes the namespaces and the file system of a container, and moves the current thread into it.
+// enterNew makes the namespaces and the file system of a container, and moves the current thread
+// into it.
 func enterNew(config Config) (_ *namespaces, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
 		return nil, fmt.Errorf("making namespaces: %w", err)
@@ -77,11 +78,12 @@ func (m mounts) makeReadOnly() error {
 	return nil
 }
 
-// newRoot makes a root file system in a folder, and enters it. It returns the container's own mounts that it may
-// write to; with an error those that were made so far.
+// newRoot makes a root file system in a folder, and enters it. It returns the container's own
+// mounts that it may write to; with an error those that were made so far.
 //
-// A single overlay of the machine's root would be simpler, but a user namespace does not allow that: it could uncover
-// files that are hidden by other mounts. So there is one for each folder of the root.
+// A single overlay of the machine's root would be simpler, but a user namespace does not allow
+// that: it could uncover files that are hidden by other mounts. So there is one for each folder of
+// the root.
 func newRoot(dir string) (own mounts, err error) {
 	root := filepath.Join(dir, "root")
 	if err := mountOwn(&own, root, "tmpfs", "mode=755"); err != nil {
@@ -186,8 +188,8 @@ func mountLayers(own *mounts, dir, root string) error {
 	return nil
 }
 
-// bindBelow mounts the mounts below a folder of the machine, which an overlay of the folder does not show. They are
-// read-only.
+// bindBelow mounts the mounts below a folder of the machine, which an overlay of the folder does
+// not show. They are read-only.
 func bindBelow(mounted []string, dir, root string) error {
 	var done []string // Mounts below them are included.
 	for _, path := range mounted {
@@ -218,7 +220,8 @@ func mountLayer(own *mounts, source, target, dir string) error {
 	return mountOwn(own, target, "overlay", "lowerdir="+source+",upperdir="+upper+",workdir="+work)
 }
 
-// mountPoints are where something is mounted, but for the root; what is mounted below another comes after it.
+// mountPoints are where something is mounted, but for the root; what is mounted below another comes
+// after it.
 func mountPoints() ([]string, error) {
 	infos, err := mountinfo.GetMounts(func(info *mountinfo.Info) (skip, stop bool) { return info.Mountpoint == "/", false })
 	if err != nil {

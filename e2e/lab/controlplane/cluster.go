@@ -48,8 +48,8 @@ type Cluster struct {
 	}
 }
 
-// NewCluster makes the secrets of a cluster. The name is that of its folder for secrets and its prefix in etcd; prefix
-// precedes the names of its processes and of its audit log.
+// NewCluster makes the secrets of a cluster. The name is that of its folder for secrets and its
+// prefix in etcd; prefix precedes the names of its processes and of its audit log.
 func NewCluster(name, prefix string, programs Programs, ports Ports, etcd *Etcd, now time.Time) (*Cluster, error) {
 	c := &Cluster{name: name, prefix: prefix, programs: programs, ports: ports, etcd: etcd, now: now}
 	if err := c.writeSecrets(); err != nil {
@@ -138,7 +138,8 @@ func (c *Cluster) Kubeconfig(user Subject) ([]byte, error) {
 	return c.KubeconfigVia(c.Server(), user)
 }
 
-// KubeconfigVia is Kubeconfig for another URL of the API server, that of a proxy on the loopback interface.
+// KubeconfigVia is Kubeconfig for another URL of the API server, that of a proxy on the loopback
+// interface.
 func (c *Cluster) KubeconfigVia(server string, user Subject) ([]byte, error) {
 	pair, err := c.ca.Issue(user, c.now)
 	if err != nil {

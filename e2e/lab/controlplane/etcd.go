@@ -27,8 +27,9 @@ func (p Programs) spec(name, component string, flags ...string) supervise.Spec {
 	}
 }
 
-// garbageCollection makes Go collect garbage when the heap has grown fivefold. CPU is scarcer here than memory, because labs share it:
-// all end-to-end tests took 8 % less of it than with Go's default, GOGC=100.
+// garbageCollection makes Go collect garbage when the heap has grown fivefold. CPU is scarcer here
+// than memory, because labs share it: all end-to-end tests took 8 % less of it than with Go's
+// default, GOGC=100.
 const garbageCollection = "GOGC=400"
 
 // EtcdName is the name of etcd's process.
@@ -44,8 +45,8 @@ type Etcd struct {
 	spec    supervise.Spec
 }
 
-// NewEtcd makes etcd's secrets. It serves clients at one port of the loopback interface; the other one,
-// for peers, is not used.
+// NewEtcd makes etcd's secrets. It serves clients at one port of the loopback interface; the other
+// one, for peers, is not used.
 func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error) {
 	secrets, err := newFolder(programs.Dir, "pki", "etcd")
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 
 type named map[string]any
 
-// Kubeconfig returns a kubeconfig file for one user of one server. ca is the PEM of the authority behind the server.
+// Kubeconfig returns a kubeconfig file for one user of one server. ca is the PEM of the authority
+// behind the server.
 func Kubeconfig(server string, ca []byte, user Pair) ([]byte, error) {
 	out, err := yaml.Marshal(map[string]any{
 		"apiVersion":      "v1",

@@ -61,11 +61,13 @@ type Subject struct {
 	User string
 	// Groups of the user.
 	Groups []string
-	// Hosts are the names and IP addresses that a server answers under; without any it is a client's certificate only.
+	// Hosts are the names and IP addresses that a server answers under; without any it is a client's
+	// certificate only.
 	Hosts []string
 }
 
-// Issue makes a key and a certificate for it, valid for a year from now. It serves a client, and with Hosts a server too.
+// Issue makes a key and a certificate for it, valid for a year from now. It serves a client, and
+// with Hosts a server too.
 func (ca *CA) Issue(s Subject, now time.Time) (Pair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: s.User, Organization: s.Groups},

@@ -32,7 +32,8 @@ func issue(t *testing.T, ca *CA, s Subject) Pair {
 	return pair
 }
 
-// A server and a client that trust the same authority can connect, and the server sees user and groups.
+// A server and a client that trust the same authority can connect, and the server sees user and
+// groups.
 func TestClientConnectsToServer(t *testing.T) {
 	ca := newCA(t)
 	pool := x509.NewCertPool()

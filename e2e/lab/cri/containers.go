@@ -100,7 +100,8 @@ func user(security *runtimeapi.LinuxContainerSecurityContext) container.User {
 	return user
 }
 
-// StopContainer stops a container with SIGTERM, and kills it after the timeout. It returns when it has ended.
+// StopContainer stops a container with SIGTERM, and kills it after the timeout. It returns when it
+// has ended.
 func (s *Server) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	c, err := s.container(r.ContainerId)
 	if status.Code(err) == codes.NotFound {

@@ -236,7 +236,8 @@ func TestReopenLog(t *testing.T) {
 	f := newFixture(t)
 	id := f.run("echo before; while ! test -e " + f.logs + "/go; do sleep 0.01; done; echo after")
 	labtest.For(t, "it has written to its log", func() bool { return f.log() != "" })
-	// The container sees an overlay of the machine's files; later writes there need not be visible to it.
+	// The container sees an overlay of the machine's files; later writes there need not be visible to
+	// it.
 	if err := os.Rename(filepath.Join(f.logs, "main.log"), filepath.Join(f.logs, "old.log")); err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,9 @@ func builtinImages() map[string][]string {
 	}
 }
 
-// command returns the command line of a container: its own command, or the program of its image, with its arguments; or, if
-// there is no such program, its arguments, or the command that the image is known for.
+// command returns the command line of a container: its own command, or the program of its image,
+// with its arguments; or, if there is no such program, its arguments, or the command that the image
+// is known for.
 func command(config *runtimeapi.ContainerConfig, program container.Mount) ([]string, error) {
 	command := config.Command
 	if len(command) == 0 && program.Target != "" {
@@ -42,7 +43,8 @@ func command(config *runtimeapi.ContainerConfig, program container.Mount) ([]str
 	return args, nil
 }
 
-// program returns the program of an image, as a mount below the root of a container. ok is false if there is none.
+// program returns the program of an image, as a mount below the root of a container. ok is false if
+// there is none.
 func (s *Server) program(reference string) (program container.Mount, ok bool) {
 	name, tag := parse(reference)
 	if s.config.Images == "" || name == "" {
@@ -65,7 +67,8 @@ func image(spec *runtimeapi.ImageSpec) string {
 	return spec.GetImage()
 }
 
-// parse returns the last part of the name of an image, and its tag: registry.example.com:5000/team/app:v1@sha256:… is app and v1.
+// parse returns the last part of the name of an image, and its tag:
+// registry.example.com:5000/team/app:v1@sha256:… is app and v1.
 func parse(reference string) (name, tag string) {
 	name, _, _ = strings.Cut(reference, "@")
 	name = name[strings.LastIndexByte(name, '/')+1:]

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// logFile is a container's log, in the format that kubelets read: time, stream, P or F, and a line (F) or the
-// beginning of one that is too long or has no end (P).
+// logFile is a container's log, in the format that kubelets read: time, stream, P or F, and a line
+// (F) or the beginning of one that is too long or has no end (P).
 type logFile struct {
 	path  string // "" means that there is no log
 	clock clock.Clock

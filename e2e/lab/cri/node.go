@@ -102,8 +102,8 @@ func checkPaths(paths ...string) error {
 	return nil
 }
 
-// bind mounts a folder on another, unless something is mounted there already: paths are the kubelet's, which has one for
-// each volume, and for each pod with it.
+// bind mounts a folder on another, unless something is mounted there already: paths are the
+// kubelet's, which has one for each volume, and for each pod with it.
 func (n *node) bind(source, target string, readOnly bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

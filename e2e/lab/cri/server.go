@@ -27,8 +27,9 @@ type Config struct {
 	PodIP string
 	// ForcedEnv is put into the environment of each container, and overrides its own.
 	ForcedEnv map[string]string
-	// Images is a folder with programs that are images: files called NAME:TAG, or NAME for every other tag, where NAME is
-	// the last part of the name of the image. It is read when a container starts. "" means that there are none.
+	// Images is a folder with programs that are images: files called NAME:TAG, or NAME for every other
+	// tag, where NAME is the last part of the name of the image. It is read when a container starts.
+	// "" means that there are none.
 	Images string
 	// Clock is the source of timestamps.
 	Clock clock.Clock

@@ -28,7 +28,8 @@ type streams struct {
 
 var _ streaming.Runtime = streams{}
 
-// serveStreams serves streams on a port of the loopback interface, until the returned function is called.
+// serveStreams serves streams on a port of the loopback interface, until the returned function is
+// called.
 func (s *Server) serveStreams(ctx context.Context) (stop func(), err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -26,7 +26,8 @@ import (
 const (
 	// finalizer keeps a VolumeAttachment until its volume is detached.
 	finalizer = cloudapi.CSIDriver + "/attached"
-	// annotationVolume and annotationInstance are the cloud's IDs of the volume and the VM of a VolumeAttachment.
+	// annotationVolume and annotationInstance are the cloud's IDs of the volume and the VM of a
+	// VolumeAttachment.
 	annotationVolume   = cloudapi.CSIDriver + "/volume"
 	annotationInstance = cloudapi.CSIDriver + "/instance"
 )
@@ -151,7 +152,8 @@ func (a *attacher) instanceID(ctx context.Context, va *storagev1.VolumeAttachmen
 	return id, nil
 }
 
-// note records the IDs of volume and VM on the VolumeAttachment, with a finalizer until the volume is detached.
+// note records the IDs of volume and VM on the VolumeAttachment, with a finalizer until the volume
+// is detached.
 func (a *attacher) note(ctx context.Context, va *storagev1.VolumeAttachment, volume, instance string) error {
 	finalizers := slices.Clone(va.Finalizers)
 	if !slices.Contains(finalizers, finalizer) {

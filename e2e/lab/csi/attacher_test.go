@@ -123,8 +123,8 @@ func TestAttacher(t *testing.T) {
 	}
 }
 
-// A volume is attached to one VM at a time, after the cloud's latency, and a VolumeAttachment of a VM that has
-// lost it does not detach it from another VM.
+// A volume is attached to one VM at a time, after the cloud's latency, and a VolumeAttachment of a
+// VM that has lost it does not detach it from another VM.
 func TestOneVMAtATime(t *testing.T) {
 	inBed(t, nil, func(b *bed) {
 		b.settings(`{"latency": {"AttachVolume": {"mean": "70s"}, "DetachVolume": {"mean": "40s"}}}`)

@@ -22,7 +22,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// bed is a running Controller between a cluster and the cloud, in a bubble whose time passes without waiting.
+// bed is a running Controller between a cluster and the cloud, in a bubble whose time passes
+// without waiting.
 type bed struct {
 	*testing.T
 

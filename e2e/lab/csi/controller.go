@@ -17,10 +17,11 @@ import (
 const (
 	// retry is the time between attempts.
 	retry = time.Second
-	// stepTimeout bounds an attempt. It is longer than the cloud keeps a call unanswered, and than usual settings of its
-	// latency.
+	// stepTimeout bounds an attempt. It is longer than the cloud keeps a call unanswered, and than
+	// usual settings of its latency.
 	stepTimeout = 5 * time.Minute
-	// workers is the number of workers of each kind; they mostly wait for the cloud, and must not delay other objects.
+	// workers is the number of workers of each kind; they mostly wait for the cloud, and must not
+	// delay other objects.
 	workers = 64
 )
 
@@ -28,7 +29,8 @@ const (
 type Config struct {
 	// Client of the cluster.
 	Client kubernetes.Interface
-	// Cloud is the URL of the cloud, HTTPClient makes the calls of it, and Credentials is the token that it requires.
+	// Cloud is the URL of the cloud, HTTPClient makes the calls of it, and Credentials is the token
+	// that it requires.
 	Cloud       string
 	HTTPClient  *http.Client
 	Credentials string

@@ -139,7 +139,8 @@ func (p *provisioner) unselect(ctx context.Context, claim *corev1.PersistentVolu
 	return nil
 }
 
-// volume returns the volume of a claim. It searches before it makes one: an earlier attempt may have made it.
+// volume returns the volume of a claim. It searches before it makes one: an earlier attempt may
+// have made it.
 func (p *provisioner) volume(ctx context.Context, claim *corev1.PersistentVolumeClaim, zone string) (cloudapi.Volume, error) {
 	name := volumeName(claim)
 	var all cloudapi.VolumeList

@@ -118,7 +118,8 @@ func TestProvisionUnderFaults(t *testing.T) {
 	})
 }
 
-// A volume is removed when it has no claim and no attachment, and the reclaim policy of its class is Delete.
+// A volume is removed when it has no claim and no attachment, and the reclaim policy of its class
+// is Delete.
 func TestRelease(t *testing.T) {
 	inBed(t, []runtime.Object{class(storagev1.VolumeBindingWaitForFirstConsumer), claim(nil), node("a", "sim-1a")}, func(b *bed) {
 		pvs := b.client.CoreV1().PersistentVolumes()

@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// volumeName returns the name of a claim's volume, in the cluster and at the cloud. It is derived from the claim, so that a
-// second attempt finds the volume of the first.
+// volumeName returns the name of a claim's volume, in the cluster and at the cloud. It is derived
+// from the claim, so that a second attempt finds the volume of the first.
 func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
 // newPersistentVolume returns the PersistentVolume of a claim. It can be used in its zone only.

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
 )
 
-// TestAPIServerAcceptsDefinitions: the API server rejects a definition whose rules could cost too much, however small the objects are.
+// TestAPIServerAcceptsDefinitions: the API server rejects a definition whose rules could cost too
+// much, however small the objects are.
 func TestAPIServerAcceptsDefinitions(t *testing.T) {
 	t.Parallel()
 	definitions, err := mcmcrds.Fleet()

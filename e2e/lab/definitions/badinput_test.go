@@ -64,7 +64,8 @@ var wrongHere = []manifest{
 	{"MachineClass", `{providerSpec: {encrypted: true}}`},
 }
 
-// otherwise has who answers to other values, or why it is not answered, by kind and a part of the change; a kind of "" means all.
+// otherwise has who answers to other values, or why it is not answered, by kind and a part of the
+// change; a kind of "" means all.
 var otherwise = []struct{ kind, part, by, message string }{
 	{"", "rollbackTo", "Event", "RollbackRevisionNotFound of the MachineDeployment"},
 	{"", "emplate: {metadata", "not at all", "unknown fields of metadata are kept, because objects of Machine Controller Manager have some"},
@@ -74,7 +75,8 @@ var otherwise = []struct{ kind, part, by, message string }{
 	{"Machine", "-", "not at all", "a Machine has no condition for it; it counts as 0"},
 }
 
-// TestBadInput writes the table of what is answered to bad objects: each field of the four kinds with a wrong type, beyond its limits and misspelled.
+// TestBadInput writes the table of what is answered to bad objects: each field of the four kinds
+// with a wrong type, beyond its limits and misspelled.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	kinds := serve(t, mcmcrds.Fleet)
@@ -234,7 +236,8 @@ func decoded[T any](t *testing.T, object *unstructured.Unstructured) *T {
 	return into
 }
 
-// problemOf returns what keeps machines of a class from getting VMs in a fleet with the simulated cloud, and with the Secret "small".
+// problemOf returns what keeps machines of a class from getting VMs in a fleet with the simulated
+// cloud, and with the Secret "small".
 func problemOf(t *testing.T, class *v1alpha1.MachineClass) string {
 	t.Helper()
 	w := lifecycle.World{Machine: &v1alpha1.Machine{}}

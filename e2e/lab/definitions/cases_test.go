@@ -2,7 +2,8 @@ package definitions_test
 
 import "strings"
 
-// many are 98 values, and with the label and the expression of the selector the most that it may have; tooMany are two more.
+// many are 98 values, and with the label and the expression of the selector the most that it may
+// have; tooMany are two more.
 var (
 	many    = `spec: {selector: {matchExpressions: [{key: zone, operator: NotIn, values: [` + strings.Repeat("x, ", 98) + `]}]}}`
 	tooMany = `spec: {selector: {matchExpressions: [{key: zone, operator: NotIn, values: [` + strings.Repeat("x, ", 98) + `z]}, {key: rack, operator: Exists}]}}`

@@ -1,5 +1,6 @@
-// Package definitions_test runs schemas and rules of the fleet's CustomResourceDefinitions, and of definitions as lenient as MCM's, in the
-// code that the API server runs for them: structural schemas, pruning, CEL rules, and their ratcheting for stored objects.
+// Package definitions_test runs schemas and rules of the fleet's CustomResourceDefinitions, and of
+// definitions as lenient as MCM's, in the code that the API server runs for them: structural
+// schemas, pruning, CEL rules, and their ratcheting for stored objects.
 package definitions_test
 
 import (
@@ -68,8 +69,8 @@ func TestDefinitionsRefuse(t *testing.T) {
 	}
 }
 
-// TestStoredObjectsLiveOn stores objects that break a rule under MCM's definitions, and then does with each object, under the fleet's
-// definitions, what must always be possible.
+// TestStoredObjectsLiveOn stores objects that break a rule under MCM's definitions, and then does
+// with each object, under the fleet's definitions, what must always be possible.
 func TestStoredObjectsLiveOn(t *testing.T) {
 	t.Parallel()
 	all := both(t)
@@ -131,8 +132,8 @@ func TestStoredRulesStillHold(t *testing.T) {
 	}
 }
 
-// TestStoredValuesStay: labels and annotations that no Node may have stay in a template that has them, and others can be changed beside them. A
-// list of taints is changed as a whole.
+// TestStoredValuesStay: labels and annotations that no Node may have stay in a template that has
+// them, and others can be changed beside them. A list of taints is changed as a whole.
 func TestStoredValuesStay(t *testing.T) {
 	t.Parallel()
 	all := both(t)

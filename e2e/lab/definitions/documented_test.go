@@ -17,8 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
 )
 
-// TestDocumentedManifests: the API server accepts the objects in the documentation, and knows all of their fields. User data for cloud-init
-// is YAML, with scripts that bash parses.
+// TestDocumentedManifests: the API server accepts the objects in the documentation, and knows all
+// of their fields. User data for cloud-init is YAML, with scripts that bash parses.
 func TestDocumentedManifests(t *testing.T) {
 	t.Parallel()
 	definitions := serve(t, mcmcrds.Fleet)

@@ -14,8 +14,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-// fieldsOfFold is the list with which controllers/machineconfig/kubeletconfig/fold compares its table of the fields of KubeletConfigs. The product does
-// not import the types of the kubelet that the lab runs, with which it is compared here.
+// fieldsOfFold is the list with which controllers/machineconfig/kubeletconfig/fold compares its
+// table of the fields of KubeletConfigs. The product does not import the types of the kubelet that
+// the lab runs, with which it is compared here.
 const fieldsOfFold = "../../../controllers/machineconfig/kubeletconfig/fold/testdata/fields.txt"
 
 func TestFieldsAreThoseOfTheKubelet(t *testing.T) {

@@ -134,7 +134,8 @@ func (s served) create(ctx context.Context, object *unstructured.Unstructured) (
 	return object, rest.BeforeCreate(k.objects, inDefault(ctx), object)
 }
 
-// patch returns the object after a merge patch, of its status for the subresource of that name, or the error with which it is refused.
+// patch returns the object after a merge patch, of its status for the subresource of that name, or
+// the error with which it is refused.
 func (s served) patch(ctx context.Context, old *unstructured.Unstructured, patch, subresource string) (*unstructured.Unstructured, error) {
 	k := s[old.GetKind()]
 	before, err := old.MarshalJSON()
@@ -196,7 +197,8 @@ func parse(t *testing.T, document []byte) *unstructured.Unstructured {
 	return object
 }
 
-// merge applies a JSON merge patch. Null takes a field away, except where it is a time that tools print as null.
+// merge applies a JSON merge patch. Null takes a field away, except where it is a time that tools
+// print as null.
 func merge(object, patch map[string]any) {
 	for name, value := range patch {
 		inner, isMap := object[name].(map[string]any)

@@ -15,8 +15,9 @@ import (
 
 const insideVariable = "MACHINETEST_INSIDE"
 
-// Main is called by TestMain. It runs the test binary once more, as the first process of a machine, and inside of that the
-// tests. Where no machine can be made it prints the cause, and runs no tests; with LAB_REQUIRE_KUBELET=1 that is a failure.
+// Main is called by TestMain. It runs the test binary once more, as the first process of a machine,
+// and inside of that the tests. Where no machine can be made it prints the cause, and runs no
+// tests; with LAB_REQUIRE_KUBELET=1 that is a failure.
 func Main(m *testing.M, check func(*testing.M)) {
 	if os.Getenv(insideVariable) != "" {
 		if err := mount(); err != nil {

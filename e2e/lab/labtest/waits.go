@@ -1,8 +1,8 @@
-// Package labtest has what the tests of this module share: waits in real time, and Main, by which tests run where containers can run: in
-// namespaces as those of a machine (see package vm).
+// Package labtest has what the tests of this module share: waits in real time, and Main, by which
+// tests run where containers can run: in namespaces as those of a machine (see package vm).
 //
-// Guarantees: a wait ends when what it waits for comes, or fails when nothing has changed for Standstill. Not guaranteed: when it comes.
-// That is for tests in virtual time.
+// Guarantees: a wait ends when what it waits for comes, or fails when nothing has changed for
+// Standstill. Not guaranteed: when it comes. That is for tests in virtual time.
 package labtest
 
 import (
@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// Standstill is how long nothing may change before a wait fails. It makes a hang fail: what takes milliseconds on an idle machine takes
-// seconds on a busy one.
+// Standstill is how long nothing may change before a wait fails. It makes a hang fail: what takes
+// milliseconds on an idle machine takes seconds on a busy one.
 const Standstill = 10 * time.Minute
 
 const interval = 5 * time.Millisecond
 
-// Until waits until check returns nil. The error of check shows progress: it fails the test when that is the same for Standstill.
+// Until waits until check returns nil. The error of check shows progress: it fails the test when
+// that is the same for Standstill.
 func Until(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	tick := time.NewTicker(interval)

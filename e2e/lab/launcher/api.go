@@ -43,11 +43,12 @@ type ErrorBody struct {
 //	POST /v1/etcd/save       Snapshot   → Snapshot
 //	POST /v1/etcd/restore    Snapshot   → Snapshot
 //
-// The actions are start, stop (SIGTERM, and SIGKILL after 5 s, or 30 s for replicas), kill (SIGKILL), crash (SIGKILL too,
-// but a replica is restarted as under a kubelet), pause (SIGSTOP), resume and restart. When an action that ends a process is
-// answered, the process has been reaped and is no longer in pids.json; when one that starts it is answered, the process runs,
-// but need not be ready. An unknown process or action is 404, an action that does not fit (start what runs, pause what
-// does not) is 409, and an invalid body is 400.
+// The actions are start, stop (SIGTERM, and SIGKILL after 5 s, or 30 s for replicas), kill
+// (SIGKILL), crash (SIGKILL too, but a replica is restarted as under a kubelet), pause (SIGSTOP),
+// resume and restart. When an action that ends a process is answered, the process has been reaped
+// and is no longer in pids.json; when one that starts it is answered, the process runs, but need
+// not be ready. An unknown process or action is 404, an action that does not fit (start what runs,
+// pause what does not) is 409, and an invalid body is 400.
 func (l *Launcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/processes", func(w http.ResponseWriter, _ *http.Request) {

@@ -20,7 +20,8 @@ type PodList struct {
 
 // Scale is the body of PUT /v1/replicas.
 type Scale struct {
-	// Replicas is the number of replicas of the fleet. Those with the highest numbers are removed first.
+	// Replicas is the number of replicas of the fleet. Those with the highest numbers are removed
+	// first.
 	Replicas int `json:"replicas"`
 }
 

@@ -17,7 +17,8 @@ import (
 // approverName is the user that approves the certificate requests of kubelets.
 const approverName = "approver"
 
-// startApprover approves certificate requests until ctx ends; the returned function waits for the end.
+// startApprover approves certificate requests until ctx ends; the returned function waits for the
+// end.
 func (l *Launcher) startApprover(ctx context.Context) (wait func(), err error) {
 	target, err := clientConfig(l.target)
 	if err != nil {

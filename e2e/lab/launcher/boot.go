@@ -25,17 +25,17 @@ const (
 	cloudsimName = "cloudsim"
 	targetPrefix = "target-"
 
-	// Between two probes is a tenth of the time waited, within these bounds: where a dozen labs start at a time that takes a minute, and
-	// probes at a fixed interval would be much of the work.
+	// Between two probes is a tenth of the time waited, within these bounds: where a dozen labs start
+	// at a time that takes a minute, and probes at a fixed interval would be much of the work.
 	shortestInterval = 50 * time.Millisecond
 	longestInterval  = time.Second
-	// probeTimeout bounds a question about the health of a process, and bootProbeTimeout one during its boot: on a busy machine all
-	// answers may take seconds.
+	// probeTimeout bounds a question about the health of a process, and bootProbeTimeout one during
+	// its boot: on a busy machine all answers may take seconds.
 	probeTimeout     = 2 * time.Second
 	bootProbeTimeout = 30 * time.Second
 
-	// restartsBeforeReady is how often a process with a restart policy may end before it is ready: a replica on a busy machine may lose
-	// its session, and ends, as it does in a cluster.
+	// restartsBeforeReady is how often a process with a restart policy may end before it is ready: a
+	// replica on a busy machine may lose its session, and ends, as it does in a cluster.
 	restartsBeforeReady = 2
 )
 
@@ -104,8 +104,8 @@ func (l *Launcher) clusterList() []*controlplane.Cluster {
 	return []*controlplane.Cluster{l.control, l.target}
 }
 
-// makeClusters makes the secrets of the control and the target cluster, and starts etcd. There may be one cluster that is
-// both.
+// makeClusters makes the secrets of the control and the target cluster, and starts etcd. There may
+// be one cluster that is both.
 func (l *Launcher) makeClusters(ctx context.Context) error {
 	ports, err := l.ports.take(ctx, 8)
 	if err != nil {
@@ -195,7 +195,8 @@ func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cl
 	}
 	defer targetClient.Close()
 
-	// Made by the API server, and by the controller manager; without them rules cannot be applied, and pods not be made.
+	// Made by the API server, and by the controller manager; without them rules cannot be applied, and
+	// pods not be made.
 	for _, path := range []string{"/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/serviceaccounts/default"} {
 		for _, client := range []*controlplane.Client{controlClient, targetClient} {
 			if err := l.await(ctx, path, nil, func(ctx context.Context) error {
@@ -230,8 +231,9 @@ func (l *Launcher) installFleet(ctx context.Context, control, target *controlpla
 	return nil
 }
 
-// define installs the custom resource definitions of a cluster, before its controller manager starts: the garbage collector of that looks
-// for new ones every 30 s, and until then it does not know their objects.
+// define installs the custom resource definitions of a cluster, before its controller manager
+// starts: the garbage collector of that looks for new ones every 30 s, and until then it does not
+// know their objects.
 func (l *Launcher) define(ctx context.Context, cluster *controlplane.Cluster) error {
 	if l.options.Replicas == 0 {
 		return nil // The Helm chart may install its own.
@@ -375,7 +377,8 @@ func (l *Launcher) launch(spec supervise.Spec) error {
 	return nil
 }
 
-// await probes until p has no error. It fails when ctx ends or the process has; ended is nil where it does not depend on one.
+// await probes until p has no error. It fails when ctx ends or the process has; ended is nil where
+// it does not depend on one.
 func (l *Launcher) await(ctx context.Context, what string, ended func() bool, p probe) error {
 	began := l.clock.Now()
 	for {

@@ -34,7 +34,8 @@ func (c Client) Health(ctx context.Context) (Health, error) {
 	return health, err
 }
 
-// Act does an action on a process, and returns its state after that. See Launcher.ServeHTTP for the actions.
+// Act does an action on a process, and returns its state after that. See Launcher.ServeHTTP for the
+// actions.
 func (c Client) Act(ctx context.Context, name, action string) (supervise.Process, error) {
 	var p supervise.Process
 	err := c.do(ctx, http.MethodPost, "/v1/processes/"+url.PathEscape(name)+"/"+url.PathEscape(action), nil, &p)
@@ -48,7 +49,8 @@ func (c Client) Pods(ctx context.Context) ([]Pod, error) {
 	return list.Pods, err
 }
 
-// Scale sets the number of replicas of the fleet. It returns when the surplus ones have ended, and the others run.
+// Scale sets the number of replicas of the fleet. It returns when the surplus ones have ended, and
+// the others run.
 func (c Client) Scale(ctx context.Context, replicas int) ([]Pod, error) {
 	var list PodList
 	err := c.do(ctx, http.MethodPut, "/v1/replicas", Scale{Replicas: replicas}, &list)

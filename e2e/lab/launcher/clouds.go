@@ -18,8 +18,8 @@ func certificateOf(cloud string) string { return cloudsDir + "/" + cloud + certi
 // cloudProcesses returns the clouds that the options name, besides cloudsim.
 func (o *Options) cloudProcesses() ([]command, error) { return commandsOf("--clouds", o.Clouds) }
 
-// bootClouds starts all clouds besides cloudsim, which runs their VMs, and waits until they listen. They listen with TLS, and write their
-// certificates.
+// bootClouds starts all clouds besides cloudsim, which runs their VMs, and waits until they listen.
+// They listen with TLS, and write their certificates.
 func (l *Launcher) bootClouds(ctx context.Context) error {
 	clouds, err := l.options.cloudProcesses()
 	if err != nil || len(clouds) == 0 {

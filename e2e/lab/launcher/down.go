@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// launcherPatience is how long the launcher may take to end everything in order, which takes it a second on an idle machine.
+	// launcherPatience is how long the launcher may take to end everything in order, which takes it a
+	// second on an idle machine.
 	launcherPatience = 2 * time.Minute
-	// crashPatience is how long the processes of a dead launcher may take to end. They do not end in order: an API
-	// server, for example, waits for its etcd, which is ending too.
+	// crashPatience is how long the processes of a dead launcher may take to end. They do not end in
+	// order: an API server, for example, waits for its etcd, which is ending too.
 	crashPatience = time.Second
 )
 
-// Down ends everything that belongs to the lab in a folder, whether its launcher lives or not. Logs and data stay. If
-// no process is left, it has no effect.
+// Down ends everything that belongs to the lab in a folder, whether its launcher lives or not. Logs
+// and data stay. If no process is left, it has no effect.
 func Down(ctx context.Context, folder Folder, clk clock.WithTicker, say func(string)) error {
 	if _, err := os.Stat(folder.path(stateFile)); absent(err) {
 		say("there is no lab in " + string(folder))
@@ -56,8 +57,8 @@ func Down(ctx context.Context, folder Folder, clk clock.WithTicker, say func(str
 	return nil
 }
 
-// endLauncher makes the launcher, if it lives, end the lab and itself, and reports whether it did. After a timeout the
-// launcher is killed.
+// endLauncher makes the launcher, if it lives, end the lab and itself, and reports whether it did.
+// After a timeout the launcher is killed.
 func endLauncher(ctx context.Context, state State, clk clock.WithTicker) (bool, error) {
 	launcher, ok := state.Processes[launcherName]
 	if !ok || launcher.State().Gone() {
@@ -77,7 +78,8 @@ func endLauncher(ctx context.Context, state State, clk clock.WithTicker) (bool, 
 	return true, nil
 }
 
-// endProcesses ends the remaining processes of a lab, returns their number, and records that none lives.
+// endProcesses ends the remaining processes of a lab, returns their number, and records that none
+// lives.
 func endProcesses(ctx context.Context, folder Folder, clk clock.WithTicker) (int, error) {
 	state, err := folder.ReadState()
 	if err != nil {

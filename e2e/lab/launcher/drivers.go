@@ -16,7 +16,8 @@ import (
 
 const (
 	driverPrefix = "driver-"
-	// simulatedProvider is the provider whose driver each replica has in a process of its own, beside those of the options.
+	// simulatedProvider is the provider whose driver each replica has in a process of its own, beside
+	// those of the options.
 	simulatedProvider = "simulated"
 	// cloudPlace is replaced by the URL of the cloud in the flags of a driver.
 	cloudPlace = "{cloud}"
@@ -53,7 +54,8 @@ func (o *Options) socketOf(name string) string {
 	return filepath.Join(o.sockets(), name+".sock")
 }
 
-// sockets returns the folder of sockets: that of the lab, or a shorter one in the folder for temporary files, because the path of a socket is limited.
+// sockets returns the folder of sockets: that of the lab, or a shorter one in the folder for
+// temporary files, because the path of a socket is limited.
 func (o *Options) sockets() string {
 	folder := o.folder().path(socketsDir)
 	if plugin.CheckSocket(filepath.Join(folder, replicaName(maxReplicas)+doubleSuffix+".sock")) == nil {
@@ -74,7 +76,8 @@ func (l *Launcher) createSockets() error {
 // driverOf is the name of the process of a pod's driver of the simulated cloud.
 func driverOf(pod Pod) string { return driverPrefix + simulatedProvider + "-" + pod.Name }
 
-// driverSpec is the process of a pod's driver of the simulated cloud, like a sidecar: it reaches the cloud through the pod's proxy.
+// driverSpec is the process of a pod's driver of the simulated cloud, like a sidecar: it reaches
+// the cloud through the pod's proxy.
 func (l *Launcher) driverSpec(pod Pod) supervise.Spec {
 	spec := l.spec(driverOf(pod), driverBinary, []string{
 		"--socket=" + l.options.socketOf(pod.Name), "--metrics-address=" + loopback(pod.driverPort),
@@ -86,7 +89,8 @@ func (l *Launcher) driverSpec(pod Pod) supervise.Spec {
 	return spec
 }
 
-// bootDrivers starts all drivers that have processes of their own, which all replicas use, and waits until they listen.
+// bootDrivers starts all drivers that have processes of their own, which all replicas use, and
+// waits until they listen.
 func (l *Launcher) bootDrivers(ctx context.Context) error {
 	drivers, err := l.options.driverProcesses()
 	if err != nil || len(drivers) == 0 {

@@ -51,7 +51,8 @@ const (
 	lockFile           = "lock"
 )
 
-// remains are the files of a run, which the next one removes. Nothing else in the folder is ever removed.
+// remains are the files of a run, which the next one removes. Nothing else in the folder is ever
+// removed.
 var remains = []string{
 	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", imagesDir, valuesFile, "cloudsim", "flexvolumes", logsDir, socketsDir, cloudsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
 }
@@ -85,7 +86,8 @@ func (f Folder) ReadState() (State, error) {
 	return state, err
 }
 
-// clear removes the files of an earlier run, and makes the folder for logs. Error: the folder has files of such names, and no run has made them.
+// clear removes the files of an earlier run, and makes the folder for logs. Error: the folder has
+// files of such names, and no run has made them.
 func (f Folder) clear() error {
 	paths, err := f.remaining()
 	if err != nil {
@@ -171,8 +173,8 @@ func (f Folder) writeFile(name string, data []byte) error {
 	return nil
 }
 
-// lock excludes other commands that start or end this lab, until the returned function is called or the process ends.
-// It waits for the lock.
+// lock excludes other commands that start or end this lab, until the returned function is called or
+// the process ends. It waits for the lock.
 func (f Folder) lock(ctx context.Context, clk clock.WithTicker, say func(string)) (unlock func(), err error) {
 	file, err := os.OpenFile(f.path(lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

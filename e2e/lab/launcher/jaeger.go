@@ -15,7 +15,8 @@ const (
 
 // bootJaeger starts Jaeger, and makes the replicas send their traces there.
 func (l *Launcher) bootJaeger(ctx context.Context) error {
-	// All listeners, since most would listen on every interface. Those without a name here are not used in a lab.
+	// All listeners, since most would listen on every interface. Those without a name here are not
+	// used in a lab.
 	const query, otlp = "query.http-server.host-port", "collector.otlp.grpc.host-port"
 	listeners := []string{
 		query, otlp,
@@ -43,7 +44,8 @@ func (l *Launcher) bootJaeger(ctx context.Context) error {
 	return l.bootProcess(ctx, spec, url, httpProbe(url+"/api/services"))
 }
 
-// Jaeger returns the URL of the query API of a lab's Jaeger. Errors: no lab runs, or one without tracing.
+// Jaeger returns the URL of the query API of a lab's Jaeger. Errors: no lab runs, or one without
+// tracing.
 func Jaeger(folder Folder) (string, error) {
 	var endpoints map[string]string
 	if err := folder.readJSON(endpointsFile, &endpoints); err != nil {

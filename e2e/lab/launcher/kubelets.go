@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// RequireKubeletVariable is an environment variable; with the value 1 a lab does not start where real kubelets cannot.
+// RequireKubeletVariable is an environment variable; with the value 1 a lab does not start where
+// real kubelets cannot.
 const RequireKubeletVariable = "LAB_REQUIRE_KUBELET"
 
-// kubeletCommand returns the command by which cloudsim boots a VM with a real kubelet; "" where the machine does not allow that. It is
-// an error where they are required, by the environment or for Nodes of the lab.
+// kubeletCommand returns the command by which cloudsim boots a VM with a real kubelet; "" where the
+// machine does not allow that. It is an error where they are required, by the environment or for
+// Nodes of the lab.
 func (l *Launcher) kubeletCommand(ctx context.Context) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

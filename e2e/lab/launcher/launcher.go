@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// bootTimeout bounds the whole boot, for what hangs. It takes 5 seconds, and minutes where a dozen labs boot beside other work. A process
-	// that has ended is no reason to wait.
+	// bootTimeout bounds the whole boot, for what hangs. It takes 5 seconds, and minutes where a dozen
+	// labs boot beside other work. A process that has ended is no reason to wait.
 	bootTimeout = 15 * time.Minute
 	// stopPatience is how long a process may take to end after SIGTERM.
 	stopPatience = 5 * time.Second
@@ -58,8 +58,9 @@ type Launcher struct {
 // A probe finds out whether a process answers.
 type probe func(context.Context) error
 
-// Serve is the life of a launcher: it starts what the state file of the folder lists, reports when all of it is ready,
-// and ends everything when ctx ends or a part of the boot fails, which it returns.
+// Serve is the life of a launcher: it starts what the state file of the folder lists, reports when
+// all of it is ready, and ends everything when ctx ends or a part of the boot fails, which it
+// returns.
 func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.Logger, say func(string), ready func()) error {
 	state, err := folder.ReadState()
 	if err != nil {
@@ -175,8 +176,9 @@ func pids(processes map[string]supervise.ID) map[string]int {
 	return numbers
 }
 
-// shutdown ends everything: the processes that it started, the last first, and then their remaining children. Only the
-// cloud gets time to end. The others would hand over, and clean up, for no one's use.
+// shutdown ends everything: the processes that it started, the last first, and then their remaining
+// children. Only the cloud gets time to end. The others would hand over, and clean up, for no one's
+// use.
 func (l *Launcher) shutdown(ctx context.Context) {
 	for _, p := range slices.Backward(l.supervisor.List()) {
 		end := func(_ context.Context, name string) error { return l.supervisor.Kill(name) }

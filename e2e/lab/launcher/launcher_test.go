@@ -187,7 +187,8 @@ func sleeper(t *testing.T, env ...string) supervise.ID {
 	return id
 }
 
-// The launcher was killed: the processes that it had recorded are ended, and those with its environment variable; no others.
+// The launcher was killed: the processes that it had recorded are ended, and those with its
+// environment variable; no others.
 func TestDownAfterACrash(t *testing.T) {
 	folder := newFolder(t)
 	id := "mark of " + t.TempDir()
@@ -234,7 +235,8 @@ func TestDownOfNothing(t *testing.T) {
 	}
 }
 
-// A folder of other things that have the names of a lab's files is refused, and keeps them. An empty folder of such a name is not one.
+// A folder of other things that have the names of a lab's files is refused, and keeps them. An
+// empty folder of such a name is not one.
 func TestClearWhenFolderThatNoLabHasMadeIsRefused(t *testing.T) {
 	folder := newFolder(t)
 	if err := os.MkdirAll(folder.path("logs"), 0o700); err != nil {

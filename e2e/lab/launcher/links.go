@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/proxy"
 )
 
-// The links of a replica: the proxies between it and the API servers, and the cloud. With one cluster the first two connect
-// to the same server, and are still two.
+// The links of a replica: the proxies between it and the API servers, and the cloud. With one
+// cluster the first two connect to the same server, and are still two.
 const (
 	controlLink = "control"
 	targetLink  = "target"

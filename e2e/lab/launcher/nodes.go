@@ -36,8 +36,8 @@ const (
 // nodeZones are zones of cloudsim's default region, among which the Nodes are spread.
 var nodeZones = []string{"sim-1a", "sim-1b", "sim-1c"}
 
-// bootNodes makes the Nodes of the control cluster that belong to no machine, with real kubelets, and waits until they are Ready.
-// The fleet can run there as pods.
+// bootNodes makes the Nodes of the control cluster that belong to no machine, with real kubelets,
+// and waits until they are Ready. The fleet can run there as pods.
 func (l *Launcher) bootNodes(ctx context.Context) error {
 	if l.options.Nodes == 0 {
 		return nil
@@ -77,7 +77,8 @@ func (l *Launcher) bootNodes(ctx context.Context) error {
 	return l.options.folder().writeFile(valuesFile, chartValues(cloud))
 }
 
-// controlPlane is the label of the Nodes that belong to no machine, as in clusters that have such Nodes.
+// controlPlane is the label of the Nodes that belong to no machine, as in clusters that have such
+// Nodes.
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
 func nodeLabels(nodes int) []byte {
@@ -88,8 +89,8 @@ func nodeLabels(nodes int) []byte {
 	return []byte(strings.Join(manifests, "---\n"))
 }
 
-// chartValues are the values that the Helm chart needs in a lab: pods share the network, a pod on a simulated Node would be no
-// process, and a driver calls the lab's cloud.
+// chartValues are the values that the Helm chart needs in a lab: pods share the network, a pod on a
+// simulated Node would be no process, and a driver calls the lab's cloud.
 func chartValues(cloud string) []byte {
 	return fmt.Appendf(nil, "hostNetwork: true\nnodeSelector: {%s: \"\"}\ndrivers:\n- provider: %s\n  image: %s\n  args: [--endpoints=%s]\n",
 		controlPlane, simulatedProvider, driverBinary, cloud)
@@ -146,7 +147,8 @@ func nodeReady(ctx context.Context, client *controlplane.Client, name string) er
 	return fmt.Errorf("machine %s: its Node is not Ready", name)
 }
 
-// makeImages makes the folder of images, with the programs of the fleet and of the driver for every tag.
+// makeImages makes the folder of images, with the programs of the fleet and of the driver for every
+// tag.
 func (l *Launcher) makeImages() error {
 	dir := l.options.folder().path(imagesDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

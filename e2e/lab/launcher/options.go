@@ -19,14 +19,17 @@ type Options struct {
 	Bin string `json:"bin"`
 	// Clusters is 1, or 2 for a target cluster that is not the control cluster.
 	Clusters int `json:"clusters"`
-	// Replicas of the fleet. With 0 nothing of the fleet is installed, neither its access nor the CRDs: the Helm chart can do that.
+	// Replicas of the fleet. With 0 nothing of the fleet is installed, neither its access nor the
+	// CRDs: the Helm chart can do that.
 	Replicas int `json:"replicas"`
 	// Nodes with a real kubelet that belong to no machine, in the control cluster.
 	Nodes int `json:"nodes"`
-	// Restart is RestartAlways or RestartNever: whether a replica's process that ends by itself is started again.
+	// Restart is RestartAlways or RestartNever: whether a replica's process that ends by itself is
+	// started again.
 	Restart string `json:"restart"`
-	// MachineConfiguration installs the kinds of fleet.machine.sapcloud.io in the target cluster, enables the replicas' machine
-	// configuration, and has a machine-config-daemon configure each VM: a real one where the kubelet is.
+	// MachineConfiguration installs the kinds of fleet.machine.sapcloud.io in the target cluster,
+	// enables the replicas' machine configuration, and has a machine-config-daemon configure each VM:
+	// a real one where the kubelet is.
 	MachineConfiguration bool `json:"machineConfiguration"`
 	// DaemonFlags are passed on to the daemons, split at spaces.
 	DaemonFlags string `json:"daemonFlags"`
@@ -37,7 +40,8 @@ type Options struct {
 	// CloudsimFlags and FleetFlags are passed on, split at spaces.
 	CloudsimFlags string `json:"cloudsimFlags"`
 	FleetFlags    string `json:"fleetFlags"`
-	// CloudEndpoints are URLs of further clouds, split at commas, that the replicas may send requests to.
+	// CloudEndpoints are URLs of further clouds, split at commas, that the replicas may send requests
+	// to.
 	CloudEndpoints string `json:"cloudEndpoints"`
 	// Clouds are those besides cloudsim, split at semicolons: NAME=PROGRAM FLAG …
 	Clouds string `json:"clouds"`

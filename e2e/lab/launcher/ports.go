@@ -10,12 +10,13 @@ import (
 	"sync"
 )
 
-// Ports are taken from below the range that the system uses for outgoing connections, where such a connection could take a
-// port after it was found free and before the component listens on it.
+// Ports are taken from below the range that the system uses for outgoing connections, where such a
+// connection could take a port after it was found free and before the component listens on it.
 const firstPort, lastPort = 10240, 32767
 
-// ports are the ports of one lab. It keeps them from the other labs of the machine, also while no process listens on them:
-// before the component starts, and while it starts again. The zero value has none.
+// ports are the ports of one lab. It keeps them from the other labs of the machine, also while no
+// process listens on them: before the component starts, and while it starts again. The zero value
+// has none.
 type ports struct {
 	mu   sync.Mutex
 	held []net.Listener // one for each port; they end with the process
@@ -29,7 +30,8 @@ func (p *ports) take(ctx context.Context, count int) ([]int, error) {
 	taken := make([]int, 0, count)
 	for range attempts {
 		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // There is nothing to guess.
-		// A name of the system that only one process can have, and that is free again when the process ends, however it ends.
+		// A name of the system that only one process can have, and that is free again when the process
+		// ends, however it ends.
 		hold, err := (&net.ListenConfig{}).Listen(ctx, "unix", "@machine-controller-fleet-lab-port-"+strconv.Itoa(port))
 		if err != nil {
 			continue // A lab has the port.

@@ -26,7 +26,8 @@ const (
 	gracePeriod = 30 * time.Second
 )
 
-// Pod is a pod of the fleet's StatefulSet, as its kubelet knows it. UID and folder stay when its process starts again.
+// Pod is a pod of the fleet's StatefulSet, as its kubelet knows it. UID and folder stay when its
+// process starts again.
 type Pod struct {
 	// Name is that of the process. It is the replica's, unless the pod is a double.
 	Name    string `json:"name"`
@@ -148,9 +149,9 @@ func (l *Launcher) Replace(ctx context.Context, replica string) error {
 	return err
 }
 
-// Double starts a second process of a replica, with proxies of its own: in the same pod, like a container runtime that has
-// lost track of the first; or in a new pod, as happens when a pod is deleted by force. It is not started again when it
-// ends.
+// Double starts a second process of a replica, with proxies of its own: in the same pod, like a
+// container runtime that has lost track of the first; or in a new pod, as happens when a pod is
+// deleted by force. It is not started again when it ends.
 func (l *Launcher) Double(ctx context.Context, replica string, newPod bool) error {
 	l.scaling.Lock()
 	defer l.scaling.Unlock()
@@ -238,7 +239,8 @@ func (l *Launcher) endReplica(ctx context.Context, name string) error {
 	return errors.Join(errs[:]...)
 }
 
-// endPod ends the processes of a pod, with grace, and the pod with it. The driver ends last: a replica that leaves may call it.
+// endPod ends the processes of a pod, with grace, and the pod with it. The driver ends last: a
+// replica that leaves may call it.
 func (l *Launcher) endPod(ctx context.Context, pod Pod) error {
 	for _, process := range []string{pod.Name, driverOf(pod)} {
 		if err := l.supervisor.Stop(ctx, process); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
-// newFleet returns a launcher whose replicas and drivers only log their flags, and a client of it. There is no server behind the
-// links.
+// newFleet returns a launcher whose replicas and drivers only log their flags, and a client of it.
+// There is no server behind the links.
 func newFleet(t *testing.T) (*Launcher, Client) {
 	t.Helper()
 	l, folder := newLauncher(t)
@@ -110,7 +110,8 @@ func flagsOf(t *testing.T, l *Launcher, process string) map[string]string {
 	return flags
 }
 
-// A replica gets its name, has an identity of its own, and reaches each server through a proxy of its own.
+// A replica gets its name, has an identity of its own, and reaches each server through a proxy of
+// its own.
 func TestReplica(t *testing.T) {
 	l, client := newFleet(t)
 	pod := scale(t, client, 2)[1]
@@ -150,7 +151,8 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-// The same pod's next process has its UID and folder; the next pod's has others, at the same address.
+// The same pod's next process has its UID and folder; the next pod's has others, at the same
+// address.
 func TestReplace(t *testing.T) {
 	l, client := newFleet(t)
 	pod := scale(t, client, 1)[0]

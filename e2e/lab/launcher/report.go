@@ -11,10 +11,11 @@ import (
 	"syscall"
 )
 
-// ReportFD is the file descriptor of the launcher's end of the connection to the `lab up` that has started it.
+// ReportFD is the file descriptor of the launcher's end of the connection to the `lab up` that has
+// started it.
 //
-// The launcher writes messages to it until it is ready or has failed. When it reads the end of it before that, `lab up`
-// was cancelled, and so is the boot.
+// The launcher writes messages to it until it is ready or has failed. When it reads the end of it
+// before that, `lab up` was cancelled, and so is the boot.
 const ReportFD = 3
 
 // message is one line of a report; one field is set.
@@ -24,8 +25,8 @@ type message struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ReportTo returns the launcher's end of the connection. The context ends when the other side disconnects before ready
-// was called. end must be called when the launcher ends, with its error.
+// ReportTo returns the launcher's end of the connection. The context ends when the other side
+// disconnects before ready was called. end must be called when the launcher ends, with its error.
 func ReportTo(ctx context.Context, fd uintptr) (_ context.Context, say func(string), ready func(), end func(error), err error) {
 	syscall.CloseOnExec(int(fd)) // Processes that the launcher starts must not inherit it.
 	file := os.NewFile(fd, "report")

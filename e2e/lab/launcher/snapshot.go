@@ -19,8 +19,8 @@ import (
 type Snapshot struct {
 	// File is an absolute path. A snapshot makes it, and does not overwrite one.
 	File string `json:"file"`
-	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice, and watches that continue
-	// from a lost revision miss changes, as after incorrect restores.
+	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice, and
+	// watches that continue from a lost revision miss changes, as after incorrect restores.
 	BumpRevision uint64 `json:"bumpRevision,omitempty"`
 }
 
@@ -29,8 +29,9 @@ func (l *Launcher) Save(ctx context.Context, s Snapshot) error {
 	return l.hyperkube(ctx, l.etcd.SaveCommand(s.File))
 }
 
-// Restore restores etcd from a snapshot. API servers, controller managers and schedulers end before, and
-// start in order after it; when Restore returns they are ready. Nothing else is changed.
+// Restore restores etcd from a snapshot. API servers, controller managers and schedulers end
+// before, and start in order after it; when Restore returns they are ready. Nothing else is
+// changed.
 func (l *Launcher) Restore(ctx context.Context, s Snapshot) error {
 	l.scaling.Lock()
 	defer l.scaling.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
-// Up starts a lab, unless it runs already, and returns when it is ready. When it fails, or when ctx ends before that,
-// nothing is left running.
+// Up starts a lab, unless it runs already, and returns when it is ready. When it fails, or when ctx
+// ends before that, nothing is left running.
 func Up(ctx context.Context, options Options, clk clock.WithTicker, say func(string)) error {
 	folder := options.folder()
 	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
@@ -100,7 +100,8 @@ func startLauncher(ctx context.Context, folder Folder, id string, say func(strin
 	return err
 }
 
-// alreadyUp reports whether a lab like this runs in the folder. It is an error if another one runs, or only a part of one.
+// alreadyUp reports whether a lab like this runs in the folder. It is an error if another one runs,
+// or only a part of one.
 func alreadyUp(ctx context.Context, options Options) (bool, error) {
 	folder := options.folder()
 	state, err := folder.ReadState()

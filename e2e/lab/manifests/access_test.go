@@ -56,8 +56,9 @@ func TestTheFleetMayWriteTheLeaseOfDeletionBudgets(t *testing.T) {
 	}
 }
 
-// The API server's answer to a write, and its error for one that cannot be applied, may have the whole object, before any admission policy is
-// asked: to write is to read. A create is refused where an object is.
+// The API server's answer to a write, and its error for one that cannot be applied, may have the
+// whole object, before any admission policy is asked: to write is to read. A create is refused
+// where an object is.
 func TestWhatMayBeWrittenMayBeRead(t *testing.T) {
 	t.Parallel()
 	others := map[string]string{

@@ -34,7 +34,8 @@ func FleetControl() []byte { return fleetControl }
 // FleetTarget is the access of a fleet where the machines join as Nodes.
 func FleetTarget() []byte { return fleetTarget }
 
-// Nodes is applied where the lab has Nodes that belong to no machine: their bootstrap token, until it expires.
+// Nodes is applied where the lab has Nodes that belong to no machine: their bootstrap token, until
+// it expires.
 func Nodes(tokenID, tokenSecret string, expiration time.Time) []byte {
 	return []byte(strings.NewReplacer(
 		"{{ID}}", tokenID, "{{SECRET}}", tokenSecret, "{{EXPIRATION}}", expiration.UTC().Format(time.RFC3339),

@@ -51,9 +51,10 @@ func patched(t *testing.T, before *corev1.Node, patch string) *corev1.Node {
 	return after
 }
 
-// TestFleetChangesNodesOfAnySize tries the writes of a machine's life on a Node that makes every rule cost as much as a
-// kubelet can. A rule that exceeds what the API server allows for an expression rejects the write, and fails the test. Lists are
-// compared in their order, which a strategic merge keeps: to look each element up in the other list takes seconds here.
+// TestFleetChangesNodesOfAnySize tries the writes of a machine's life on a Node that makes every
+// rule cost as much as a kubelet can. A rule that exceeds what the API server allows for an
+// expression rejects the write, and fails the test. Lists are compared in their order, which a
+// strategic merge keeps: to look each element up in the other list takes seconds here.
 func TestFleetChangesNodesOfAnySize(t *testing.T) {
 	t.Parallel()
 	policies := policiesOf(t, FleetTarget())

@@ -12,7 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// noted returns an object of one of the four kinds with notes of the fleet, as it is after a change.
+// noted returns an object of one of the four kinds with notes of the fleet, as it is after a
+// change.
 func noted[T runtime.Object](object T, change func(metav1.Object)) T {
 	c, _ := object.DeepCopyObject().(T)
 	o, _ := any(c).(metav1.Object)

@@ -189,7 +189,8 @@ var mayRestore = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.
 	return authorizer.DecisionNoOpinion, "", nil
 })
 
-// concerns reports whether the constraints of a policy match, as far as the chart makes use of them.
+// concerns reports whether the constraints of a policy match, as far as the chart makes use of
+// them.
 func concerns(p policy, group, resource, operation string) bool {
 	return slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
 		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) &&
@@ -342,7 +343,8 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 	})
 }
 
-// TestTokensWithGroupsAndSigning uses the policies of a chart whose values give both to bootstrap tokens.
+// TestTokensWithGroupsAndSigning uses the policies of a chart whose values give both to bootstrap
+// tokens.
 func TestTokensWithGroupsAndSigning(t *testing.T) {
 	t.Parallel()
 	const beyond = "no groups and no usages"

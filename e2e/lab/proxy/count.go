@@ -12,8 +12,8 @@ import (
 // countType is the name of counter among toxics.
 const countType = "count"
 
-// counter is a toxic that only counts the bytes of all connections of a proxy in one direction. Toxiproxy's
-// own metrics count a connection when it ends, and a watch may never end.
+// counter is a toxic that only counts the bytes of all connections of a proxy in one direction.
+// Toxiproxy's own metrics count a connection when it ends, and a watch may never end.
 type counter struct {
 	bytes atomic.Int64
 }
@@ -26,7 +26,8 @@ type waiting struct {
 // NewState is called for each connection.
 func (c *counter) NewState() any { return new(waiting) }
 
-// Pipe forwards the stream. It can be interrupted also while the other side does not read, so that a fault can begin then.
+// Pipe forwards the stream. It can be interrupted also while the other side does not read, so that
+// a fault can begin then.
 func (c *counter) Pipe(stub *toxics.ToxicStub) {
 	next, ok := stub.State.(*waiting)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// A fault can begin while a process does not read, as when it is paused: the counter can be interrupted, and data that
-// it had received is neither lost nor counted twice.
+// A fault can begin while a process does not read, as when it is paused: the counter can be
+// interrupted, and data that it had received is neither lost nor counted twice.
 func TestInterruptWithoutReader(t *testing.T) {
 	input, output := make(chan *stream.StreamChunk), make(chan *stream.StreamChunk)
 	stub := toxics.NewToxicStub(input, output)

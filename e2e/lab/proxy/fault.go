@@ -13,21 +13,22 @@ type Kind string
 const (
 	// None is no fault.
 	None Kind = ""
-	// Cut forwards nothing, without an error: connections stay open, new ones are accepted, and all wait. Data
-	// sent meanwhile is lost, and its connections are closed when the cut is over.
+	// Cut forwards nothing, without an error: connections stay open, new ones are accepted, and all
+	// wait. Data sent meanwhile is lost, and its connections are closed when the cut is over.
 	Cut Kind = "cut"
 	// Refuse closes all connections and rejects new ones.
 	Refuse Kind = "refuse"
 	// Delay forwards everything DelayMillis later. Delayed data is forwarded when the delay is over.
 	Delay Kind = "delay"
-	// Limit forwards KBPerSecond thousand bytes in a second, for each connection. Its connections are closed when the limit
-	// is over.
+	// Limit forwards KBPerSecond thousand bytes in a second, for each connection. Its connections are
+	// closed when the limit is over.
 	Limit Kind = "limit"
-	// Stall forwards small answers and blocks large ones: a connection stops when the server sends more than AboveKB
-	// thousand bytes on it within about 100 ms, and is closed HoldMillis later. A list stops its connection; a write, a
-	// read of one object and an event of a watch do not. On a connection that is shared (HTTP/2), the answers behind a list
-	// wait with it and fail when it is closed; what is sent on the next connection before the next list passes. TLS leaves no
-	// other way: no part of a connection can be dropped. Connections are closed when the stall is over.
+	// Stall forwards small answers and blocks large ones: a connection stops when the server sends
+	// more than AboveKB thousand bytes on it within about 100 ms, and is closed HoldMillis later. A
+	// list stops its connection; a write, a read of one object and an event of a watch do not. On a
+	// connection that is shared (HTTP/2), the answers behind a list wait with it and fail when it is
+	// closed; what is sent on the next connection before the next list passes. TLS leaves no other
+	// way: no part of a connection can be dropped. Connections are closed when the stall is over.
 	Stall Kind = "stall"
 )
 
@@ -47,7 +48,8 @@ const maxDelay = 10 * time.Minute
 // Fault is the effect of a proxy on its connections. The zero value is no fault.
 type Fault struct {
 	Kind Kind `json:"kind,omitempty"`
-	// Only restricts a cut, delay or limit to one direction. With Answers cut, requests take effect and are not answered.
+	// Only restricts a cut, delay or limit to one direction. With Answers cut, requests take effect
+	// and are not answered.
 	Only Direction `json:"only,omitempty"`
 	// DelayMillis is more than 0 for a delay. Without Only it delays requests and answers.
 	DelayMillis int64 `json:"delayMillis,omitempty"`
@@ -55,7 +57,8 @@ type Fault struct {
 	KBPerSecond int64 `json:"kbPerSecond,omitempty"`
 	// AboveKB is more than 0 for a stall; thousands of bytes.
 	AboveKB int64 `json:"aboveKB,omitempty"`
-	// HoldMillis is for how long a stall keeps a connection that has stopped; 0: until its client closes it.
+	// HoldMillis is for how long a stall keeps a connection that has stopped; 0: until its client
+	// closes it.
 	HoldMillis int64 `json:"holdMillis,omitempty"`
 }
 
@@ -112,7 +115,8 @@ func (f Fault) String() string {
 	return text
 }
 
-// toxic returns the toxic of the fault in one direction, in the format of toxiproxy's API; nil if there is none.
+// toxic returns the toxic of the fault in one direction, in the format of toxiproxy's API; nil if
+// there is none.
 func (f Fault) toxic(direction Direction) []byte {
 	if f.Only != Both && f.Only != direction {
 		return nil

@@ -25,8 +25,8 @@ type Status struct {
 	Listen   string `json:"listen"`
 	Upstream string `json:"upstream"`
 	Fault    Fault  `json:"fault"`
-	// RequestBytes and AnswerBytes were received since the proxy was opened, from its client and from the server. Bytes that a cut
-	// has lost are included.
+	// RequestBytes and AnswerBytes were received since the proxy was opened, from its client and from
+	// the server. Bytes that a cut has lost are included.
 	RequestBytes int64 `json:"requestBytes"`
 	AnswerBytes  int64 `json:"answerBytes"`
 }
@@ -127,7 +127,8 @@ func (p *proxy) set(ctx context.Context, fault Fault) error {
 		return nil // The connections of the new fault need not be closed.
 	}
 	if old := p.fault.Load().Kind; old == Cut || old == Limit || old == Stall {
-		// Open connections have lost data, or would: toxiproxy drops data that a limit has delayed and that is not read.
+		// Open connections have lost data, or would: toxiproxy drops data that a limit has delayed and
+		// that is not read.
 		p.tcp.Stop()
 	}
 	for len(p.toxics) > 0 {

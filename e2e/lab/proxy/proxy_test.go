@@ -165,7 +165,8 @@ func TestProxyCountsBytes(t *testing.T) {
 	}
 }
 
-// A cut applies to open and to new connections; the open ones end with it, and none of their data arrives later.
+// A cut applies to open and to new connections; the open ones end with it, and none of their data
+// arrives later.
 func TestCut(t *testing.T) {
 	set, server := open(t)
 	before := dial(t, set)

@@ -11,17 +11,18 @@ import (
 const (
 	// stallType is the name of stall among toxics.
 	stallType = "stall"
-	// stallWindow is the time in which an answer counts as large: long enough for a server that is short of CPU, and short
-	// enough for a connection that is busy with small answers.
+	// stallWindow is the time in which an answer counts as large: long enough for a server that is
+	// short of CPU, and short enough for a connection that is busy with small answers.
 	stallWindow = 100 * time.Millisecond
 )
 
-// stall is a toxic that forwards small answers and stops at a large one. All connections of a proxy share it; each has a
-// flow of its own.
+// stall is a toxic that forwards small answers and stops at a large one. All connections of a proxy
+// share it; each has a flow of its own.
 type stall struct {
 	// AboveKB is how many thousand bytes may pass within about stallWindow.
 	AboveKB int64 `json:"aboveKB"`
-	// HoldMillis is for how long a connection that has stopped stays open; 0: until its client closes it.
+	// HoldMillis is for how long a connection that has stopped stays open; 0: until its client closes
+	// it.
 	HoldMillis int64 `json:"holdMillis"`
 }
 
@@ -33,8 +34,8 @@ type flow struct {
 	chunk   *stream.StreamChunk // accepted, and not yet passed on
 }
 
-// takes reports whether a piece of size bytes may pass. After the first that may not, none may: the records of TLS are
-// numbered, so later ones cannot replace a missing one.
+// takes reports whether a piece of size bytes may pass. After the first that may not, none may: the
+// records of TLS are numbered, so later ones cannot replace a missing one.
 func (f *flow) takes(now time.Time, size, limit int64) bool {
 	if passed := now.Sub(f.at); f.at.IsZero() || passed >= stallWindow {
 		f.level = 0
@@ -50,8 +51,8 @@ func (f *flow) takes(now time.Time, size, limit int64) bool {
 // NewState is called for each connection.
 func (*stall) NewState() any { return new(flow) }
 
-// Pipe forwards data until an answer is too large. From then on it drops data, like a network that loses
-// large packets, and closes the connection after HoldMillis.
+// Pipe forwards data until an answer is too large. From then on it drops data, like a network that
+// loses large packets, and closes the connection after HoldMillis.
 func (s *stall) Pipe(stub *toxics.ToxicStub) {
 	f, ok := stub.State.(*flow)
 	if !ok {
@@ -82,8 +83,8 @@ func (s *stall) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// pass forwards data, and reports whether it has stopped at a large answer. Otherwise the connection has ended, or
-// the toxic was interrupted.
+// pass forwards data, and reports whether it has stopped at a large answer. Otherwise the
+// connection has ended, or the toxic was interrupted.
 func (s *stall) pass(stub *toxics.ToxicStub, f *flow) (stopped bool) {
 	for !f.stopped {
 		if f.chunk == nil {

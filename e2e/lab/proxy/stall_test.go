@@ -179,7 +179,8 @@ func TestListsHangWhileWritesPass(t *testing.T) {
 	}
 }
 
-// With HTTP/2 lists and writes share a connection. It is closed after the hold, lists fail, and writes pass on the next one.
+// With HTTP/2 lists and writes share a connection. It is closed after the hold, lists fail, and
+// writes pass on the next one.
 func TestListsFailAndWritesPassOnTheNextConnectionWithHTTP2(t *testing.T) {
 	set, client := stalled(t, true, short)
 	address := set.List()[0].Listen

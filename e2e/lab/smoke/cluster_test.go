@@ -156,8 +156,9 @@ func insideMachine(t *testing.T, l lab) (ids []supervise.ID) {
 	return ids
 }
 
-// bootstrapToken makes a token with which machines may join. It belongs to no Machine, so the approver of the lab ignores
-// requests with it; Kubernetes approves them, because the token may do that.
+// bootstrapToken makes a token with which machines may join. It belongs to no Machine, so the
+// approver of the lab ignores requests with it; Kubernetes approves them, because the token may do
+// that.
 func bootstrapToken(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	const id, secret = "abcdef", "0123456789abcdef"

@@ -99,7 +99,8 @@ func testScale(t *testing.T, l lab) {
 	}
 	before := l.run(t, "links")
 	l.run(t, "scale", "3")
-	// Others may be missing: a replica whose session ended with the restored etcd is restarted after the kubelet's back-off.
+	// Others may be missing: a replica whose session ended with the restored etcd is restarted after
+	// the kubelet's back-off.
 	if pids := l.pids(t); pids["fleet-3"] != 0 || pids["fleet-3-double"] != 0 {
 		t.Errorf("processes: %v", pids)
 	}

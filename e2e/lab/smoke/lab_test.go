@@ -120,7 +120,8 @@ func (l lab) processes(t *testing.T) []supervise.ID {
 	return ids
 }
 
-// expectGone fails if a process has the lab's environment variable, or one of its files open or in its command line.
+// expectGone fails if a process has the lab's environment variable, or one of its files open or in
+// its command line.
 func (l lab) expectGone(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(l.path("state.json")); err != nil {

@@ -116,7 +116,8 @@ func (s *site) in(t *testing.T) *site {
 	return &site{T: t, lab: s.lab, client: s.client, cloud: s.cloud, vms: s.vms}
 }
 
-// ready returns an error while a Node is not ready. A real one has to have registered the CSI driver.
+// ready returns an error while a Node is not ready. A real one has to have registered the CSI
+// driver.
 func (s *site) ready(ctx context.Context, name string, driver bool) error {
 	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -234,7 +235,8 @@ func (s *site) create(set *appsv1.StatefulSet) {
 	}
 }
 
-// database is a StatefulSet each pod of which writes to a volume where it runs, and prints all that is written there.
+// database is a StatefulSet each pod of which writes to a volume where it runs, and prints all that
+// is written there.
 func database(name string, replicas int32) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}
 	return &appsv1.StatefulSet{

@@ -118,7 +118,8 @@ func (c *child) current() *life {
 	return c.life
 }
 
-// start begins a life. changed is called when it has begun, and when it is over; then ended is called too.
+// start begins a life. changed is called when it has begun, and when it is over; then ended is
+// called too.
 func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 	last := c.current()
 	if !last.over() {

@@ -12,9 +12,9 @@ import (
 // pollInterval is how often End polls: only a parent is notified of the end of a process.
 const pollInterval = 20 * time.Millisecond
 
-// End ends all processes that find finds: first with SIGTERM, and after patience with SIGKILL. It repeats the search until
-// there are none, so that children which are started meanwhile are ended too. It returns the
-// number of processes that it signalled.
+// End ends all processes that find finds: first with SIGTERM, and after patience with SIGKILL. It
+// repeats the search until there are none, so that children which are started meanwhile are ended
+// too. It returns the number of processes that it signalled.
 func End(ctx context.Context, clk clock.WithTicker, patience time.Duration, find func() ([]ID, error)) (int, error) {
 	asked := map[ID]bool{}
 	deadline := clk.Now().Add(patience)
@@ -26,13 +26,15 @@ func End(ctx context.Context, clk clock.WithTicker, patience time.Duration, find
 			return len(asked), err
 		}
 		if len(ids) == 0 {
-			// A process that was started during the search, by one that has ended since, is found by the next search.
+			// A process that was started during the search, by one that has ended since, is found by the
+			// next search.
 			if ids, err = find(); err != nil || len(ids) == 0 {
 				return len(asked), err
 			}
 		}
 		for _, id := range ids {
-			// A process that has ended needs no signal; one that cannot be signalled is reported when ctx ends.
+			// A process that has ended needs no signal; one that cannot be signalled is reported when ctx
+			// ends.
 			switch {
 			case clk.Now().After(deadline):
 				_ = id.Signal(syscall.SIGKILL)

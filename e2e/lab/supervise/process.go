@@ -16,8 +16,8 @@ type ID struct {
 	Boot string `json:"boot"`
 }
 
-// ProcessState is the state of a process, in the letters of the system: 'T' is stopped by a signal, 'Z' has ended and is not
-// reaped yet, 0 does not exist; the others are alive.
+// ProcessState is the state of a process, in the letters of the system: 'T' is stopped by a signal,
+// 'Z' has ended and is not reaped yet, 0 does not exist; the others are alive.
 type ProcessState byte
 
 // Stopped reports whether a signal has stopped the process.
@@ -41,10 +41,11 @@ func (id ID) State() ProcessState {
 	return state
 }
 
-// Signal sends a signal to this process only. The error is os.ErrProcessDone if the process has ended.
+// Signal sends a signal to this process only. The error is os.ErrProcessDone if the process has
+// ended.
 func (id ID) Signal(sig syscall.Signal) error {
-	// On Linux, the handle stays with the process that had the number when it was made. So if that is the process of the ID, the
-	// signal cannot reach another.
+	// On Linux, the handle stays with the process that had the number when it was made. So if that is
+	// the process of the ID, the signal cannot reach another.
 	handle, err := os.FindProcess(id.PID)
 	if err != nil {
 		return fmt.Errorf("finding process %d: %w", id.PID, err)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// look identifies the process that has this number now, and returns its state. Start is in seconds since 1970.
+// look identifies the process that has this number now, and returns its state. Start is in seconds
+// since 1970.
 func look(pid int) (ID, State, error) {
 	output, err := exec.Command("ps", "-o", "state=,lstart=", "-p", strconv.Itoa(pid)).Output() //nolint:noctx // It takes milliseconds.
 	fields := strings.Fields(string(output))
@@ -40,8 +41,8 @@ func memory(pid int) int64 {
 	return kibibytes << 10
 }
 
-// WithEnv finds all processes, except the caller's own, that were started with the environment variable name=value,
-// which must not contain spaces. Processes of other users are omitted.
+// WithEnv finds all processes, except the caller's own, that were started with the environment
+// variable name=value, which must not contain spaces. Processes of other users are omitted.
 func WithEnv(name, value string) ([]ID, error) {
 	output, err := exec.Command("ps", "-axwwE", "-o", "pid=,command=").Output() //nolint:noctx // It takes milliseconds.
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// look identifies the process that has this number now, and returns its state. Start is in clock ticks since the boot.
+// look identifies the process that has this number now, and returns its state. Start is in clock
+// ticks since the boot.
 func look(pid int) (ID, ProcessState, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -44,8 +45,8 @@ func memory(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// WithEnv finds all processes, except the caller's own, that were started with the environment variable name=value.
-// Processes of other users are omitted.
+// WithEnv finds all processes, except the caller's own, that were started with the environment
+// variable name=value. Processes of other users are omitted.
 func WithEnv(name, value string) ([]ID, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -58,7 +59,8 @@ func WithEnv(name, value string) ([]ID, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Identified first: if the number is used again before the environment is read, the ID refers to no process.
+		// Identified first: if the number is used again before the environment is read, the ID refers to
+		// no process.
 		id, err := Identify(pid)
 		if err != nil {
 			continue
@@ -85,8 +87,8 @@ func procPath(pid int, file string) string {
 	return "/proc/" + strconv.Itoa(pid) + "/" + file
 }
 
-// parseStat takes state and start time out of a line of /proc/<pid>/stat, whose second field is the command in
-// parentheses, and may hold spaces and parentheses of its own.
+// parseStat takes state and start time out of a line of /proc/<pid>/stat, whose second field is the
+// command in parentheses, and may hold spaces and parentheses of its own.
 func parseStat(line string) (ProcessState, uint64, error) {
 	const stateField, startField = 0, 19 // counted from the field after the command
 	end := strings.LastIndexByte(line, ')')

@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 )
 
-// start runs a shell script as a child, waits until it has written a line, and reaps it when it ends.
+// start runs a shell script as a child, waits until it has written a line, and reaps it when it
+// ends.
 func start(t *testing.T, env []string, script string) (ID, <-chan struct{}) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)

@@ -2,8 +2,9 @@ package supervise
 
 import "time"
 
-// Backoff is the wait before each restart of a process that ends repeatedly: none the first time, then First,
-// then twice as long as the time before, at most Max. A process that has run for Stable begins anew.
+// Backoff is the wait before each restart of a process that ends repeatedly: none the first time,
+// then First, then twice as long as the time before, at most Max. A process that has run for Stable
+// begins anew.
 type Backoff struct {
 	First, Max, Stable time.Duration
 }

@@ -29,7 +29,8 @@ var (
 type Config struct {
 	// Env is added to the environment of each process.
 	Env []string
-	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's Spec sets its own.
+	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's Spec
+	// sets its own.
 	Patience time.Duration
 	// Changed is called with the processes that run, by name, after each change. Calls are serialized.
 	Changed func(map[string]ID)
@@ -107,18 +108,20 @@ func (s *Supervisor) Start(name string) error {
 	})
 }
 
-// Stop ends a process with SIGTERM, and with SIGKILL after the patience or when ctx ends. It has no effect on one that does not run.
-// The process is not restarted.
+// Stop ends a process with SIGTERM, and with SIGKILL after the patience or when ctx ends. It has no
+// effect on one that does not run. The process is not restarted.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	return s.act(name, func(c *child) error { return c.stop(ctx, s.patience(c)) })
 }
 
-// Kill ends a process at once (SIGKILL). It has no effect on one that does not run. The process is not restarted.
+// Kill ends a process at once (SIGKILL). It has no effect on one that does not run. The process is
+// not restarted.
 func (s *Supervisor) Kill(name string) error {
 	return s.act(name, func(c *child) error { return c.kill() })
 }
 
-// Crash ends a process at once (SIGKILL), as if it had died by itself: its Spec decides whether it is restarted.
+// Crash ends a process at once (SIGKILL), as if it had died by itself: its Spec decides whether it
+// is restarted.
 func (s *Supervisor) Crash(name string) error {
 	return s.act(name, func(c *child) error { return c.crash() })
 }

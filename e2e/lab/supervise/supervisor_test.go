@@ -37,8 +37,8 @@ func (t *reported) pid(name string) int {
 	return t.live[name].PID
 }
 
-// launch starts a shell script under a new supervisor, and waits until it has written a line to its log. Only a stubborn one is killed soon
-// after SIGTERM.
+// launch starts a shell script under a new supervisor, and waits until it has written a line to its
+// log. Only a stubborn one is killed soon after SIGTERM.
 func launch(t *testing.T, script string) (*Supervisor, *reported) {
 	t.Helper()
 	changes, patience := &reported{}, labtest.Standstill
@@ -213,7 +213,8 @@ func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
 	return s
 }
 
-// A process that ends by itself is restarted, at once and then after a wait; one that was ended is not, whether it ran or waited.
+// A process that ends by itself is restarted, at once and then after a wait; one that was ended is
+// not, whether it ran or waited.
 func TestRestartPolicy(t *testing.T) {
 	s := restarting(t, &Backoff{First: time.Hour, Max: time.Hour, Stable: time.Hour}, obedient)
 	if err := s.Crash("it"); err != nil {

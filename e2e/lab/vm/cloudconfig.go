@@ -24,7 +24,8 @@ const (
 	defaultMode fs.FileMode = 0o644
 )
 
-// CloudConfig is what a machine does at its first boot: it writes the files, and then runs the lines, each whatever became of the one before.
+// CloudConfig is what a machine does at its first boot: it writes the files, and then runs the
+// lines, each whatever became of the one before.
 type CloudConfig struct {
 	Files []File
 	Lines []Line
@@ -37,7 +38,8 @@ type File struct {
 	Content []byte
 }
 
-// Line is an entry of runcmd: commands that && joins, each of which runs if the one before has succeeded.
+// Line is an entry of runcmd: commands that && joins, each of which runs if the one before has
+// succeeded.
 type Line []Systemctl
 
 // Verb is what systemctl does.
@@ -68,7 +70,8 @@ type document struct {
 	RunCmd []string `json:"runcmd"`
 }
 
-// ParseCloudConfig reads user data. It returns nil without an error for text in which a machine finds no more than its bootstrap token: it is neither a
+// ParseCloudConfig reads user data. It returns nil without an error for text in which a machine
+// finds no more than its bootstrap token: it is neither a
 // #cloud-config nor JSON. Errors name the entry: it is not valid, or not supported.
 func ParseCloudConfig(userData []byte) (*CloudConfig, error) {
 	first, _, _ := bytes.Cut(userData, []byte("\n"))

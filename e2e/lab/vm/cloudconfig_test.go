@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// compressed returns the base64 of the gzip of a text, as the placeholders of machine configuration have it.
+// compressed returns the base64 of the gzip of a text, as the placeholders of machine configuration
+// have it.
 func compressed(tb testing.TB, text string) string {
 	tb.Helper()
 	var out bytes.Buffer

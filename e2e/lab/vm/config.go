@@ -23,20 +23,23 @@ const (
 	KubeletDir = "/var/lib/kubelet"
 	// PodLogsDir has the logs of containers.
 	PodLogsDir = "/var/log/pods"
-	// BootstrapKubeconfigPath, ClientCAPath, ConfigPath and userDataPath are files that the cloud adds to a machine.
+	// BootstrapKubeconfigPath, ClientCAPath, ConfigPath and userDataPath are files that the cloud adds
+	// to a machine.
 	BootstrapKubeconfigPath = KubeletDir + "/bootstrap.kubeconfig"
 	ClientCAPath            = KubeletDir + "/client-ca.crt"
 	ConfigPath              = KubeletDir + "/machine.json"
 	userDataPath            = KubeletDir + "/user-data"
-	// userDataWrittenPath exists when the files of user data were written, and its lines are not run again.
+	// userDataWrittenPath exists when the files of user data were written, and its lines are not run
+	// again.
 	userDataWrittenPath = KubeletDir + "/user-data-written"
-	// VolumesDir has the contents of the cloud's volumes, AttachedDir a file for each of those that are attached to the
-	// machine.
+	// VolumesDir has the contents of the cloud's volumes, AttachedDir a file for each of those that
+	// are attached to the machine.
 	VolumesDir  = "/run/cloud/volumes"
 	AttachedDir = "/run/cloud/attached"
 	// ImagesDir has the programs of images.
 	ImagesDir = "/run/images"
-	// RootDir is the root of the files that the machine's machine-config-daemon configures, a folder of the machine's disk.
+	// RootDir is the root of the files that the machine's machine-config-daemon configures, a folder
+	// of the machine's disk.
 	RootDir = "/run/root"
 	// KubeletConfigPath has settings of the kubelet, if a configuration contains it.
 	KubeletConfigPath = RootDir + "/etc/kubernetes/kubelet.conf"
@@ -46,19 +49,21 @@ const (
 	rebootPath = KubeletDir + "/reboot"
 )
 
-// RebootFile is a file that a machine which is off has in Config.Dir if it has to be switched on again: a reboot was requested in it.
+// RebootFile is a file that a machine which is off has in Config.Dir if it has to be switched on
+// again: a reboot was requested in it.
 const RebootFile = "reboot"
 
 // Config configures a machine.
 type Config struct {
-	// Dir is its disk. A machine that boots from a disk again is the same one: it already has its certificate.
+	// Dir is its disk. A machine that boots from a disk again is the same one: it already has its
+	// certificate.
 	Dir string `json:"dir"`
 	// Name of the host and of the Node.
 	Name string `json:"name"`
 	// ProviderID becomes the Node's spec.providerID.
 	ProviderID string `json:"providerID"`
-	// NodeIP is the address on which the kubelet listens, and that of the pods. A loopback address is allowed: the kubelet
-	// does not report addresses, its cloud does.
+	// NodeIP is the address on which the kubelet listens, and that of the pods. A loopback address is
+	// allowed: the kubelet does not report addresses, its cloud does.
 	NodeIP string `json:"nodeIP"`
 	// Port of the kubelet's API.
 	Port int `json:"port"`
@@ -69,25 +74,28 @@ type Config struct {
 	MemoryMiB int64 `json:"memoryMiB"`
 	// Labels of the Node.
 	Labels map[string]string `json:"labels"`
-	// ForcedEnv is put into the environment of each container, and overrides its own: the address of the API server,
-	// which Kubernetes would otherwise set to that of a Service, which is not reachable here.
+	// ForcedEnv is put into the environment of each container, and overrides its own: the address of
+	// the API server, which Kubernetes would otherwise set to that of a Service, which is not
+	// reachable here.
 	ForcedEnv map[string]string `json:"forcedEnv"`
-	// Images is a folder outside of the machine with the programs of images. See package cri. It may change while the machine
-	// runs.
+	// Images is a folder outside of the machine with the programs of images. See package cri. It may
+	// change while the machine runs.
 	Images string `json:"images,omitempty"`
 
-	// Daemon is the path outside of the machine of machine-config-daemon, which configures the files below RootDir; without it none
-	// runs. DaemonFlags are added to its flags.
+	// Daemon is the path outside of the machine of machine-config-daemon, which configures the files
+	// below RootDir; without it none runs. DaemonFlags are added to its flags.
 	Daemon      string   `json:"daemon,omitempty"`
 	DaemonFlags []string `json:"daemonFlags,omitempty"`
 
-	// Volumes and Attached are paths outside of the machine. Volumes has a folder for each volume of the cloud, called by
-	// its ID, with its contents; Attached has a file for each volume that is attached to this machine, called by its ID,
-	// and changes while the machine runs. Without them the machine has no CSI driver.
+	// Volumes and Attached are paths outside of the machine. Volumes has a folder for each volume of
+	// the cloud, called by its ID, with its contents; Attached has a file for each volume that is
+	// attached to this machine, called by its ID, and changes while the machine runs. Without them the
+	// machine has no CSI driver.
 	Volumes  string `json:"volumes,omitempty"`
 	Attached string `json:"attached,omitempty"`
 
-	// BootstrapKubeconfig, ClientCAFile and UserData are paths outside of the machine. UserData may be "".
+	// BootstrapKubeconfig, ClientCAFile and UserData are paths outside of the machine. UserData may be
+	// "".
 	BootstrapKubeconfig string `json:"-"`
 	ClientCAFile        string `json:"-"`
 	UserData            string `json:"-"`

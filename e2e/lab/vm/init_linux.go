@@ -60,8 +60,9 @@ func boot(dir, hyperkube string, clk clock.Clock) error {
 	return errors.Join(err, reapAll())
 }
 
-// superviseAll carries out the user data and supervises the services that it leaves running. What is wrong with the user data is on the
-// console; the machine stays on, as one does whose kubelet is never started.
+// superviseAll carries out the user data and supervises the services that it leaves running. What
+// is wrong with the user data is on the console; the machine stays on, as one does whose kubelet is
+// never started.
 func superviseAll(c *Config, asked <-chan struct{}, clk clock.Clock) error {
 	running, err := started(c)
 	if err != nil {

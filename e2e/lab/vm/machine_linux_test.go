@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// The test binary takes the place of the lab binary, which a machine starts again as its first process, and for hyperkube.
+// The test binary takes the place of the lab binary, which a machine starts again as its first
+// process, and for hyperkube.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == Command || os.Args[1] == InitCommand) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -162,8 +163,9 @@ wait`)
 	}
 }
 
-// With a machine-config-daemon both services are started again when they end, and the daemon's request for a reboot ends the machine
-// so that its cloud switches it on again, with another boot ID and the same root.
+// With a machine-config-daemon both services are started again when they end, and the daemon's
+// request for a reboot ends the machine so that its cloud switches it on again, with another boot
+// ID and the same root.
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	args := append(complete(t), "--hyperkube="+program(t, "exec sleep 1000"), "--daemon="+program(t, `for arg in "$@"; do case "$arg" in
@@ -219,7 +221,8 @@ func withUserData(t *testing.T, userData, daemon string) []string {
 	return append(complete(t), "--user-data="+path, "--hyperkube="+program(t, "echo kubelet; exec sleep 1000"), "--daemon="+program(t, daemon))
 }
 
-// User data that is a #cloud-config has the daemon apply the first configuration before the kubelet starts, across a reboot.
+// User data that is a #cloud-config has the daemon apply the first configuration before the kubelet
+// starts, across a reboot.
 func TestUserData(t *testing.T) {
 	t.Parallel()
 	args := withUserData(t, firstBootUserData, `for arg in "$@"; do case "$arg" in

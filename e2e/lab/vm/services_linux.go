@@ -27,8 +27,9 @@ type service struct {
 	pid      int
 }
 
-// services returns those of a machine. With a machine-config-daemon they are started again, as systemd would do: the daemon
-// restores the configuration before one with which the kubelet does not start.
+// services returns those of a machine. With a machine-config-daemon they are started again, as
+// systemd would do: the daemon restores the configuration before one with which the kubelet does
+// not start.
 func services(c *Config) []*service {
 	kubelet := &service{name: "kubelet", path: hyperkubePath, args: []string{"hyperkube", "kubelet"}, restarts: c.Daemon != ""}
 	if c.Daemon == "" {
@@ -41,7 +42,8 @@ func services(c *Config) []*service {
 	return []*service{kubelet, {name: "machine-config-daemon", path: daemonPath, args: args, restarts: true}}
 }
 
-// started returns the services that a machine runs, after it has carried out its user data. Without a #cloud-config that is all of them.
+// started returns the services that a machine runs, after it has carried out its user data. Without
+// a #cloud-config that is all of them.
 func started(c *Config) ([]*service, error) {
 	all := services(c)
 	userData, err := os.ReadFile(userDataPath)
@@ -76,7 +78,8 @@ func started(c *Config) ([]*service, error) {
 	return slices.DeleteFunc(all, func(of *service) bool { return !slices.Contains(s.running, of.unit()) }), nil
 }
 
-// runInitial returns a function that runs the machine-config-daemon of a unit of user data to its end.
+// runInitial returns a function that runs the machine-config-daemon of a unit of user data to its
+// end.
 func runInitial(c *Config) func(exec []string) error {
 	return func(exec []string) error {
 		if c.Daemon == "" {
@@ -112,8 +115,9 @@ func (s *service) start() error {
 	return nil
 }
 
-// supervise runs services, and reaps orphans, until a service ends that is not restarted, which is an error, or, after asked was closed,
-// any service ends. A machine without services stays on until then.
+// supervise runs services, and reaps orphans, until a service ends that is not restarted, which is
+// an error, or, after asked was closed, any service ends. A machine without services stays on until
+// then.
 func supervise(all []*service, asked <-chan struct{}, clk clock.Clock) error {
 	if len(all) == 0 {
 		<-asked

@@ -18,14 +18,16 @@ const (
 	unitDir = "etc/systemd/system"
 	// bootTarget wants the units that are started at a boot.
 	bootTarget = "multi-user.target"
-	// kubeletUnitFile is what enabling the kubelet needs of its unit, which belongs to the image and not to user data.
+	// kubeletUnitFile is what enabling the kubelet needs of its unit, which belongs to the image and
+	// not to user data.
 	kubeletUnitFile = "[Install]\nWantedBy=" + bootTarget + "\n"
 	// daemonProgram is the machine-config-daemon of the machine's image, for user data.
 	daemonProgram = "/usr/local/bin/machine-config-daemon"
 )
 
-// software is what user data puts on a machine and starts, in the place of cloud-init and systemd. Only the units of user data and those that every
-// machine has are started, however many others a configuration enables.
+// software is what user data puts on a machine and starts, in the place of cloud-init and systemd.
+// Only the units of user data and those that every machine has are started, however many others a
+// configuration enables.
 type software struct {
 	config *CloudConfig
 	// root has the files of the machine.
@@ -43,8 +45,8 @@ type software struct {
 	running []string
 }
 
-// firstBoot writes the files of user data, calls written, and runs the lines. A line that fails is reported, and the next one runs, as in
-// cloud-init. Errors: a file that cannot be written.
+// firstBoot writes the files of user data, calls written, and runs the lines. A line that fails is
+// reported, and the next one runs, as in cloud-init. Errors: a file that cannot be written.
 func (s *software) firstBoot(written func() error) error {
 	for _, f := range s.config.Files {
 		if err := s.write(f); err != nil {
@@ -159,7 +161,8 @@ func (s *software) enable(name string) error {
 	return err
 }
 
-// linked returns the units of user data, and those that every machine has, with a link in a folder of unitDir, sorted.
+// linked returns the units of user data, and those that every machine has, with a link in a folder
+// of unitDir, sorted.
 func (s *software) linked(dir string) (names []string, err error) {
 	entries, err := fs.ReadDir(s.root.FS(), path.Join(unitDir, dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -212,8 +215,9 @@ func (s *software) startNow(name string) error {
 	return s.run(u.Exec)
 }
 
-// firstConfigurationArgs returns the arguments with which the machine-config-daemon of a machine runs for a unit of user data: the unit's, with the machine's
-// root as that of the daemon. Errors: another program, or another flag.
+// firstConfigurationArgs returns the arguments with which the machine-config-daemon of a machine
+// runs for a unit of user data: the unit's, with the machine's root as that of the daemon. Errors:
+// another program, or another flag.
 func firstConfigurationArgs(exec []string) ([]string, error) {
 	if len(exec) == 0 || exec[0] != daemonProgram {
 		return nil, fmt.Errorf("ExecStart: expected %s, got %q: this machine has no other program for user data", daemonProgram, exec)

@@ -75,8 +75,8 @@ func (c *computer) boot(userData string, first bool) []string {
 	return s.running
 }
 
-// The first configuration is applied before the kubelet starts, at each boot. While it is not, the kubelet does not run; the daemon does from
-// the second boot on, when its unit is enabled.
+// The first configuration is applied before the kubelet starts, at each boot. While it is not, the
+// kubelet does not run; the daemon does from the second boot on, when its unit is enabled.
 func TestSoftwareFirstConfiguration(t *testing.T) {
 	c := &computer{T: t, dir: t.TempDir(), fails: errors.New("rebooting")}
 	if running := c.boot(firstBootUserData, true); len(running) > 0 || len(c.ran) != 1 {
@@ -125,7 +125,8 @@ func TestSoftwareNoReboot(t *testing.T) {
 	}
 }
 
-// Units that a configuration enables are not started, and neither is what the machine does not support.
+// Units that a configuration enables are not started, and neither is what the machine does not
+// support.
 func TestSoftwareOtherUnits(t *testing.T) {
 	c := &computer{T: t, dir: t.TempDir()}
 	c.boot(strings.ReplaceAll(firstBootUserData, "Type=oneshot", "Restart=always"), true)

@@ -18,8 +18,8 @@ type Unit struct {
 	WantedBy, RequiredBy []string
 }
 
-// ParseUnit reads the file of a service. Errors name the setting: it is not valid, or not supported; or a unit that requires the service would not
-// wait for it.
+// ParseUnit reads the file of a service. Errors name the setting: it is not valid, or not
+// supported; or a unit that requires the service would not wait for it.
 func ParseUnit(text string) (Unit, error) {
 	options, err := unit.DeserializeOptions(strings.NewReader(text))
 	if err != nil {

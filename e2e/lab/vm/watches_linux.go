@@ -9,8 +9,8 @@ import (
 // inotifyInstances is how many of them a kubelet takes.
 const inotifyInstances = 4
 
-// checkWatches checks that a kubelet can watch files here. One that cannot only logs that, and never retries: it would run,
-// and never find its CSI driver.
+// checkWatches checks that a kubelet can watch files here. One that cannot only logs that, and
+// never retries: it would run, and never find its CSI driver.
 func checkWatches() error {
 	for range inotifyInstances {
 		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)

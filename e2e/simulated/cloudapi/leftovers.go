@@ -9,8 +9,9 @@ const (
 	LeftoverDisk             LeftoverKind = "disk"
 )
 
-// Leftover is a resource that a create has made for a VM before it failed. It costs money and addresses until it is
-// deleted, or until a create with the same client token makes the VM, which then uses it.
+// Leftover is a resource that a create has made for a VM before it failed. It costs money and
+// addresses until it is deleted, or until a create with the same client token makes the VM, which
+// then uses it.
 type Leftover struct {
 	ID   string       `json:"id"`
 	Kind LeftoverKind `json:"kind"`
@@ -23,7 +24,8 @@ type Leftover struct {
 	ClientToken string            `json:"clientToken,omitempty"`
 }
 
-// LeftoverList holds left-overs, in the order of their creation. Of GET PathLeftovers it is one page.
+// LeftoverList holds left-overs, in the order of their creation. Of GET PathLeftovers it is one
+// page.
 type LeftoverList struct {
 	Items []Leftover `json:"items"`
 	// NextPageToken is "" on the last page.

@@ -4,22 +4,26 @@ import "time"
 
 // Paths of the cloud's API. Names in braces are path parameters.
 const (
-	// PathInstances: POST creates (CreateInstanceRequest → Instance), GET lists (ListInstances… → InstanceList).
+	// PathInstances: POST creates (CreateInstanceRequest → Instance), GET lists (ListInstances… →
+	// InstanceList).
 	PathInstances = "/v1/instances"
-	// PathInstance: GET describes (→ Instance), DELETE terminates (→ Instance, state stopping or terminated).
+	// PathInstance: GET describes (→ Instance), DELETE terminates (→ Instance, state stopping or
+	// terminated).
 	PathInstance = "/v1/instances/{id}"
-	// PathInstanceAttributes: PATCH changes attributes that can only be set after a create (InstanceAttributes → Instance).
+	// PathInstanceAttributes: PATCH changes attributes that can only be set after a create
+	// (InstanceAttributes → Instance).
 	PathInstanceAttributes = "/v1/instances/{id}/attributes"
 	// PathVolumes: POST creates (CreateVolumeRequest → Volume), GET lists (→ VolumeList).
 	PathVolumes = "/v1/volumes"
 	// PathVolume: GET describes (→ Volume), DELETE removes.
 	PathVolume = "/v1/volumes/{id}"
-	// PathVolumeAttachment: PUT attaches the volume (AttachVolumeRequest → Volume), DELETE detaches it (→ Volume).
-	// Repeating either changes nothing. A volume that is attached to a VM that has begun to end cannot be detached; it is
-	// released when nothing of the VM runs any more, which may be a moment after it is terminated.
+	// PathVolumeAttachment: PUT attaches the volume (AttachVolumeRequest → Volume), DELETE detaches it
+	// (→ Volume). Repeating either changes nothing. A volume that is attached to a VM that has begun
+	// to end cannot be detached; it is released when nothing of the VM runs any more, which may be a
+	// moment after it is terminated.
 	PathVolumeAttachment = "/v1/volumes/{id}/attachment"
-	// PathLeftovers: GET lists left-overs (→ LeftoverList), DELETE removes all with the tags of QueryTag, at least one (→ LeftoverList,
-	// of what was removed).
+	// PathLeftovers: GET lists left-overs (→ LeftoverList), DELETE removes all with the tags of
+	// QueryTag, at least one (→ LeftoverList, of what was removed).
 	PathLeftovers = "/v1/leftovers"
 	// PathLeftover: DELETE removes one left-over (→ Leftover).
 	PathLeftover = "/v1/leftovers/{id}"
@@ -38,9 +42,9 @@ const (
 	PathSettings = "/admin/v1/settings"
 	// PathInstanceActions: POST acts on one VM (InstanceAction → Instance).
 	PathInstanceActions = "/admin/v1/instances/{id}/actions"
-	// PathAllInstances: GET (→ InstanceList) shows every VM that is not forgotten, ended ones too, in one page. It is for
-	// tests: without latency, without faults, and not in the call log.
-	// POST makes the VM of another cloud, which runs here (HostedInstance → Instance), in the same way.
+	// PathAllInstances: GET (→ InstanceList) shows every VM that is not forgotten, ended ones too, in
+	// one page. It is for tests: without latency, without faults, and not in the call log. POST makes
+	// the VM of another cloud, which runs here (HostedInstance → Instance), in the same way.
 	PathAllInstances = "/admin/v1/instances"
 	// PathAllLeftovers: GET (→ LeftoverList) shows all left-overs, in the same way.
 	PathAllLeftovers = "/admin/v1/leftovers"
@@ -48,22 +52,25 @@ const (
 
 // Query parameters; of GET PathInstances, unless stated otherwise.
 const (
-	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match. Also of GET and DELETE PathLeftovers.
+	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match. Also of GET
+	// and DELETE PathLeftovers.
 	QueryTag = "tag"
 	// QueryName filters by the exact name of the VM.
 	QueryName = "name"
 	// QueryState filters by state; may be repeated, one must match. Without it ended VMs are omitted.
 	QueryState = "state"
-	// QueryPageSize is the number of items in a page, 1 to MaxPageSize; default DefaultPageSize. Also of GET PathLeftovers.
+	// QueryPageSize is the number of items in a page, 1 to MaxPageSize; default DefaultPageSize. Also
+	// of GET PathLeftovers.
 	QueryPageSize = "pageSize"
 	// QueryPageToken continues a list; from NextPageToken of InstanceList or LeftoverList.
 	QueryPageToken = "pageToken"
-	// QueryInstanceID at DELETE PathVolumeAttachment is the VM to detach from. A volume that is attached elsewhere stays
-	// there. Without it the volume is detached from wherever it is.
+	// QueryInstanceID at DELETE PathVolumeAttachment is the VM to detach from. A volume that is
+	// attached elsewhere stays there. Without it the volume is detached from wherever it is.
 	QueryInstanceID = "instanceID"
-	// QueryIfTag at DELETE PathInstance, PATCH PathInstanceAttributes and DELETE PathLeftover is a tag, "key=value", that the VM or
-	// left-over must have, and QueryIfNoTag a key that it must not have; both may be repeated. Else the call changes nothing and is
-	// rejected with CodePreconditionFailed, unless the VM has ended.
+	// QueryIfTag at DELETE PathInstance, PATCH PathInstanceAttributes and DELETE PathLeftover is a
+	// tag, "key=value", that the VM or left-over must have, and QueryIfNoTag a key that it must not
+	// have; both may be repeated. Else the call changes nothing and is rejected with
+	// CodePreconditionFailed, unless the VM has ended.
 	QueryIfTag   = "ifTag"
 	QueryIfNoTag = "ifNoTag"
 )
@@ -78,11 +85,14 @@ const (
 const (
 	// ProviderIDPrefix begins every provider ID.
 	ProviderIDPrefix = "simulated:///"
-	// CSIDriver is the CSI driver of the cloud's volumes; the volumeHandle of a PersistentVolume is the volume's ID.
+	// CSIDriver is the CSI driver of the cloud's volumes; the volumeHandle of a PersistentVolume is
+	// the volume's ID.
 	CSIDriver = "csi.simulated.cloud"
-	// AnnotationPodTermination on a pod of a simulated Node overrides Settings.PodTerminationTime for that pod.
+	// AnnotationPodTermination on a pod of a simulated Node overrides Settings.PodTerminationTime for
+	// that pod.
 	AnnotationPodTermination = "simulated.cloud/pod-termination-time"
-	// AnnotationUpdateResult on a simulated Node overrides InPlaceUpdates.Result in the settings for that Node.
+	// AnnotationUpdateResult on a simulated Node overrides InPlaceUpdates.Result in the settings for
+	// that Node.
 	AnnotationUpdateResult = "simulated.cloud/update-result"
 )
 
@@ -98,7 +108,8 @@ const (
 // InstanceState is the state of a VM's life cycle.
 type InstanceState string
 
-// The states. A VM goes pending → running → stopping → terminated, and may skip the ones in the middle.
+// The states. A VM goes pending → running → stopping → terminated, and may skip the ones in the
+// middle.
 const (
 	StatePending    InstanceState = "pending"
 	StateRunning    InstanceState = "running"
@@ -122,8 +133,9 @@ type CreateInstanceRequest struct {
 	// Name of the VM, and of the host: the Node that it becomes has this name. A DNS-1123 subdomain.
 	// As with most clouds, several VMs may have the same name.
 	Name string `json:"name"`
-	// ClientToken makes the create idempotent: the same token with the same parameters gives the same VM, as long as
-	// that VM has not been forgotten; with other parameters it is rejected with CodeIdempotencyMismatch.
+	// ClientToken makes the create idempotent: the same token with the same parameters gives the same
+	// VM, as long as that VM has not been forgotten; with other parameters it is rejected with
+	// CodeIdempotencyMismatch.
 	ClientToken  string            `json:"clientToken,omitempty"`
 	Region       string            `json:"region,omitempty"`
 	Zone         string            `json:"zone,omitempty"`
@@ -133,14 +145,16 @@ type CreateInstanceRequest struct {
 	Tags         map[string]string `json:"tags,omitempty"`
 	// Boot is the boot mode.
 	Boot BootMode `json:"boot,omitempty"`
-	// UserData is handed to the VM as it is. The VM looks for a bootstrap token (6 characters, a dot, 16 characters of
-	// a–z and 0–9) in it; without one it boots and never joins. One with a real kubelet carries out a #cloud-config.
+	// UserData is handed to the VM as it is. The VM looks for a bootstrap token (6 characters, a dot,
+	// 16 characters of a–z and 0–9) in it; without one it boots and never joins. One with a real
+	// kubelet carries out a #cloud-config.
 	UserData []byte `json:"userData,omitempty"`
 	// DataVolumes are made with the VM, attached to it, and removed with it.
 	DataVolumes []DataVolume `json:"dataVolumes,omitempty"`
 }
 
-// HostedInstance is the VM of another cloud of a lab, which runs in this one. The client token is required.
+// HostedInstance is the VM of another cloud of a lab, which runs in this one. The client token is
+// required.
 type HostedInstance struct {
 	CreateInstanceRequest
 
@@ -214,7 +228,8 @@ type Volume struct {
 	AttachedTo string `json:"attachedTo,omitempty"`
 }
 
-// AttachVolumeRequest names the VM, which has to be in the volume's zone; a volume is attached to one VM at a time.
+// AttachVolumeRequest names the VM, which has to be in the volume's zone; a volume is attached to
+// one VM at a time.
 type AttachVolumeRequest struct {
 	InstanceID string `json:"instanceID"`
 }
@@ -330,25 +345,29 @@ type Settings struct {
 	BootTime Latency `json:"bootTime"`
 	// StopTime is how long a VM is stopping.
 	StopTime Latency `json:"stopTime"`
-	// ForgetAfter is how long an ended VM can still be described, and its client token is still known; 0 means 1h.
+	// ForgetAfter is how long an ended VM can still be described, and its client token is still known;
+	// 0 means 1h.
 	ForgetAfter Duration `json:"forgetAfter,omitempty"`
-	// PodTerminationTime is how long a pod of a simulated Node takes to end, at most its grace period; negative means
-	// that it never ends.
+	// PodTerminationTime is how long a pod of a simulated Node takes to end, at most its grace period;
+	// negative means that it never ends.
 	PodTerminationTime Duration `json:"podTerminationTime"`
-	// Quotas bounds the VMs that exist, by region and by instance type; those that are not named are unbounded.
+	// Quotas bounds the VMs that exist, by region and by instance type; those that are not named are
+	// unbounded.
 	Quotas Quotas `json:"quotas"`
 	// Faults are applied in order; the first that matches and whose Rate applies decides.
 	Faults []Fault `json:"faults,omitempty"`
-	// FailedZones neither accept creates (InsufficientCapacity) nor keep their VMs' Nodes alive. Their VMs recover when the
-	// zone is removed from the list.
+	// FailedZones neither accept creates (InsufficientCapacity) nor keep their VMs' Nodes alive. Their
+	// VMs recover when the zone is removed from the list.
 	FailedZones []string `json:"failedZones,omitempty"`
 	// VMFaults are faults of new VMs.
 	VMFaults VMFaults `json:"vmFaults"`
 	// InPlaceUpdates are the results of updates in place of simulated Nodes.
 	InPlaceUpdates InPlaceUpdates `json:"inPlaceUpdates"`
-	// RebootTime is how long a simulated Node is not Ready when it reboots for its machine configuration.
+	// RebootTime is how long a simulated Node is not Ready when it reboots for its machine
+	// configuration.
 	RebootTime Duration `json:"rebootTime"`
-	// Credentials, when set, is the token that every call has to send as "Authorization: Bearer <token>".
+	// Credentials, when set, is the token that every call has to send as "Authorization: Bearer
+	// <token>".
 	Credentials string `json:"credentials,omitempty"`
 }
 
@@ -378,8 +397,8 @@ const (
 	FaultForbidden     FaultKind = "forbidden"
 	FaultTimeoutBefore FaultKind = "timeout-before" // no answer, no effect
 	FaultTimeoutAfter  FaultKind = "timeout-after"  // no answer, but the call took effect
-	// FaultPartial makes creates of VMs fail as FaultInternal does, after they have made a network interface and a disk
-	// (Leftover), and before the VM. For all other calls it is FaultInternal.
+	// FaultPartial makes creates of VMs fail as FaultInternal does, after they have made a network
+	// interface and a disk (Leftover), and before the VM. For all other calls it is FaultInternal.
 	FaultPartial FaultKind = "partial"
 )
 
@@ -387,16 +406,16 @@ const (
 type Fault struct {
 	// Operations it applies to; empty means all.
 	Operations []Operation `json:"operations,omitempty"`
-	// Zones it applies to; empty means all. A call about a VM is about the VM's zone; calls without a zone, such as lists,
-	// match only the empty list.
+	// Zones it applies to; empty means all. A call about a VM is about the VM's zone; calls without a
+	// zone, such as lists, match only the empty list.
 	Zones []string  `json:"zones,omitempty"`
 	Kind  FaultKind `json:"kind"`
 	// Rate is the share of matching calls that fail, 0 to 1.
 	Rate float64 `json:"rate"`
 	// RetryAfter is sent along with throttling.
 	RetryAfter Duration `json:"retryAfter,omitempty"`
-	// Hold is how long the caller of a timeout is kept waiting before its connection is cut; 0 means until it disconnects,
-	// at most a minute.
+	// Hold is how long the caller of a timeout is kept waiting before its connection is cut; 0 means
+	// until it disconnects, at most a minute.
 	Hold Duration `json:"hold,omitempty"`
 }
 
@@ -415,15 +434,15 @@ type VMFaults struct {
 	LoseReadyAfter Duration `json:"loseReadyAfter,omitempty"`
 }
 
-// InPlaceUpdates are what the agent on a VM does when its Node is ready to be updated in place. A change also applies to
-// updates in progress.
+// InPlaceUpdates are what the agent on a VM does when its Node is ready to be updated in place. A
+// change also applies to updates in progress.
 type InPlaceUpdates struct {
 	// Result of the updates; "" is UpdateSuccessful.
 	Result UpdateResult `json:"result,omitempty"`
 	// Time of an update, in which the Node is not Ready.
 	Time Duration `json:"time"`
-	// ComponentsTime is how long the critical components of a Node take to start after its update; then the taint that
-	// repels pods is removed. Negative means that they never start.
+	// ComponentsTime is how long the critical components of a Node take to start after its update;
+	// then the taint that repels pods is removed. Negative means that they never start.
 	ComponentsTime Duration `json:"componentsTime"`
 }
 
@@ -444,7 +463,8 @@ type Action string
 const (
 	// ActionDie ends the VM at once, as if its host had failed.
 	ActionDie Action = "die"
-	// ActionLoseReady makes the VM's kubelet report that it is not ready. A real kubelet is frozen instead.
+	// ActionLoseReady makes the VM's kubelet report that it is not ready. A real kubelet is frozen
+	// instead.
 	ActionLoseReady Action = "lose-ready"
 	// ActionFreeze stops the VM: its kubelet reports nothing more, and no pod on it starts or ends.
 	ActionFreeze Action = "freeze"
@@ -455,42 +475,4 @@ const (
 // InstanceAction is the body of POST PathInstanceActions.
 type InstanceAction struct {
 	Action Action `json:"action"`
-}
-
-// Call is one line of the call log, written before the answer is sent. Calls that took effect and were not answered because
-// the cloud was killed are logged when it starts again, as timeouts.
-type Call struct {
-	// ID is unique; a line that was written twice because the cloud crashed has the same ID.
-	ID    uint64    `json:"id"`
-	Start time.Time `json:"start"`
-	End   time.Time `json:"end"`
-	// Caller is the User-Agent.
-	Caller    string    `json:"caller"`
-	Operation Operation `json:"operation"`
-	// Token is the client token of a create.
-	Token string `json:"token,omitempty"`
-	// Machine is the name of the VM that the call is about, as far as it is known.
-	Machine string `json:"machine,omitempty"`
-	// MachineUID is the client token that this VM was made with, which a fleet sets to the Machine's UID.
-	MachineUID string `json:"machineUID,omitempty"`
-	// Instance is the ID of that VM.
-	Instance string `json:"instance,omitempty"`
-	Status   int    `json:"status"`
-	// Error is the cloud's error code; empty on success, CallTimeout for a call that was never answered.
-	Error string `json:"error,omitempty"`
-	// Changed reports whether the call changed anything: false for a repeated create or delete.
-	Changed bool `json:"changed"`
-}
-
-// Duration is a time.Duration that is written as a Go duration string.
-type Duration time.Duration
-
-// MarshalText writes the Go duration string.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText reads a Go duration string.
-func (d *Duration) UnmarshalText(text []byte) error {
-	v, err := time.ParseDuration(string(text))
-	*d = Duration(v)
-	return err
 }

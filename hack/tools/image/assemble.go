@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// user is a number, because a kubelet that is asked for a user other than root cannot look up names in the image. It is the
-// chart's, and that of distroless images.
+// user is a number, because a kubelet that is asked for a user other than root cannot look up names
+// in the image. It is the chart's, and that of distroless images.
 const user = "65532:65532"
 
 // content is what the image consists of.
@@ -89,7 +89,8 @@ func labels(program string, r release) map[string]string {
 	return all
 }
 
-// layer packs files and the folders above them, in the order of their names, as root's and with one time.
+// layer packs files and the folders above them, in the order of their names, as root's and with one
+// time.
 func layer(files ...file) (v1.Layer, error) {
 	entries := map[string]file{}
 	for _, f := range files {

@@ -24,7 +24,8 @@ const (
 
 // build is the command that builds the image.
 type build struct {
-	// source is the folder of the repository, program that of the program below it, and dir that of the result.
+	// source is the folder of the repository, program that of the program below it, and dir that of
+	// the result.
 	source, program string
 	dir             *string
 	// name and tag of the image, for those who load the layout.
@@ -36,7 +37,8 @@ type build struct {
 // release is what is known about the sources. Each may be empty.
 type release struct{ version, commit, date string }
 
-// created returns the time of the image: that of the commit, so that the same sources make the same image.
+// created returns the time of the image: that of the commit, so that the same sources make the same
+// image.
 func (r release) created() (time.Time, error) {
 	if r.date == "" {
 		return time.Unix(0, 0).UTC(), nil
@@ -48,7 +50,8 @@ func (r release) created() (time.Time, error) {
 	return date.UTC(), nil
 }
 
-// ldflags are the arguments of the linker: nothing for debuggers, and what internal/buildinfo reports.
+// ldflags are the arguments of the linker: nothing for debuggers, and what internal/buildinfo
+// reports.
 func (r release) ldflags() string {
 	flags := []string{"-s", "-w"}
 	for _, field := range []struct{ name, value string }{{"version", r.version}, {"commit", r.commit}, {"date", r.date}} {
@@ -66,7 +69,8 @@ type variant struct {
 	sbom     []byte
 }
 
-// run builds the image of each platform, and writes all of them, the lists and the digest. Nothing is replaced before all are built.
+// run builds the image of each platform, and writes all of them, the lists and the digest. Nothing
+// is replaced before all are built.
 func (b build) run(ctx context.Context, out io.Writer) error {
 	if _, err := name.NewTag(b.name); err != nil {
 		return fmt.Errorf("name: expected a name and a tag such as registry.example.org/fleet:0.1.0, got %q: %w", b.name, err)
@@ -126,7 +130,8 @@ func (b build) variant(ctx context.Context, p program, platform v1.Platform, cre
 	return variant{platform: platform, image: image, sbom: list}, err
 }
 
-// compile builds the binary. What the environment and `go env -w` may set otherwise, and changes the binary, is set here.
+// compile builds the binary. What the environment and `go env -w` may set otherwise, and changes
+// the binary, is set here.
 func (b build) compile(ctx context.Context, p program, platform v1.Platform, file string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", b.release.ldflags(),
 		"-o", file, p.folder)
@@ -141,11 +146,13 @@ func (b build) compile(ctx context.Context, p program, platform v1.Platform, fil
 
 // program is what an image is built of.
 type program struct {
-	// name is that of its binary. module is the folder of its Go module, and folder its own, as seen from there.
+	// name is that of its binary. module is the folder of its Go module, and folder its own, as seen
+	// from there.
 	name, module, folder string
 }
 
-// findProgram returns the program in a folder below the repository. Errors: there is no folder, or it is outside.
+// findProgram returns the program in a folder below the repository. Errors: there is no folder, or
+// it is outside.
 func findProgram(source, folder string) (program, error) {
 	if info, err := os.Stat(filepath.Join(source, folder)); err != nil || !info.IsDir() || !filepath.IsLocal(folder) {
 		return program{}, fmt.Errorf("program: expected the folder of a program such as cmd/%s, got %q", fleet, folder)

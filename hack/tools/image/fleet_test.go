@@ -43,7 +43,8 @@ func TestImageOfTheFleet(t *testing.T) {
 	}
 }
 
-// TestImageOfTheFleetBuiltElsewhereSameDigest builds it again, from what .dockerignore lets through, in another folder.
+// TestImageOfTheFleetBuiltElsewhereSameDigest builds it again, from what .dockerignore lets
+// through, in another folder.
 func TestImageOfTheFleetBuiltElsewhereSameDigest(t *testing.T) {
 	copied := t.TempDir()
 	allowed, err := os.Open(filepath.Join(repository, ".dockerignore"))

@@ -407,8 +407,9 @@ func version(d *spdx.Document, name string) string {
 	return "none"
 }
 
-// execute runs the binary of the image for this computer as a container runtime does, and returns what it prints: as the image's
-// user, and with nothing but the image's files where the test may change its root folder.
+// execute runs the binary of the image for this computer as a container runtime does, and returns
+// what it prints: as the image's user, and with nothing but the image's files where the test may
+// change its root folder.
 func execute(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	index, err := open(dir)

@@ -100,7 +100,8 @@ func describe(v variant, out io.Writer) error {
 	return nil
 }
 
-// push sends the image in a folder to a registry, and reports its digest there. Credentials are those of Docker's configuration.
+// push sends the image in a folder to a registry, and reports its digest there. Credentials are
+// those of Docker's configuration.
 func push(ctx context.Context, dir, reference string, out io.Writer) error {
 	tag, err := name.NewTag(reference, name.StrictValidation)
 	if err != nil {

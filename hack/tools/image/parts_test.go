@@ -15,7 +15,8 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// TestCertificates: all of them are CAs, and those that are trusted under a condition are not there.
+// TestCertificates: all of them are CAs, and those that are trusted under a condition are not
+// there.
 func TestCertificates(t *testing.T) {
 	conditional := map[string]bool{}
 	unconditional := 0
@@ -85,7 +86,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDockerfileMatchesTheImage: both ways to build it result in the same user, entry point and places.
+// TestDockerfileMatchesTheImage: both ways to build it result in the same user, entry point and
+// places.
 func TestDockerfileMatchesTheImage(t *testing.T) {
 	text, err := os.ReadFile("../../../Dockerfile")
 	if err != nil {

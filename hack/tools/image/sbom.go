@@ -21,7 +21,8 @@ const unknown = "NOASSERTION"
 // notInIdentifiers is what SPDX does not permit in identifiers.
 var notInIdentifiers = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
-// sbom returns the list of what is in an image of a program, in SPDX 2.3 as JSON. recorded is what Go has recorded in the binary.
+// sbom returns the list of what is in an image of a program, in SPDX 2.3 as JSON. recorded is what
+// Go has recorded in the binary.
 func sbom(program string, image v1.Image, platform v1.Platform, recorded *debug.BuildInfo, r release, created time.Time) ([]byte, error) {
 	digest, err := image.Digest()
 	if err != nil {
@@ -32,7 +33,8 @@ func sbom(program string, image v1.Image, platform v1.Platform, recorded *debug.
 	return text.Bytes(), err
 }
 
-// document describes an image: it contains the binary, which depends on its modules and Go's standard library, and certificates.
+// document describes an image: it contains the binary, which depends on its modules and Go's
+// standard library, and certificates.
 func document(program string, digest v1.Hash, platform v1.Platform, recorded *debug.BuildInfo, certificates string, r release, created time.Time) *v2_3.Document {
 	image := &v2_3.Package{
 		PackageName: program, PackageSPDXIdentifier: "Image", PackageVersion: r.version, PackageDownloadLocation: unknown,
@@ -71,7 +73,8 @@ func document(program string, digest v1.Hash, platform v1.Platform, recorded *de
 	return d
 }
 
-// goModule describes a Go module. The standard library is the module stdlib, as in databases of vulnerabilities.
+// goModule describes a Go module. The standard library is the module stdlib, as in databases of
+// vulnerabilities.
 func goModule(m debug.Module) *v2_3.Package {
 	p := &v2_3.Package{
 		PackageName: m.Path, PackageVersion: m.Version, PackageDownloadLocation: unknown,
@@ -97,7 +100,8 @@ func reference(url string) *v2_3.PackageExternalReference {
 	return &v2_3.PackageExternalReference{Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: url}
 }
 
-// bundleVersion returns the version of the certificates that this program has, or "" when Go has not recorded it.
+// bundleVersion returns the version of the certificates that this program has, or "" when Go has
+// not recorded it.
 func bundleVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -14,17 +14,20 @@ import (
 const (
 	// Hour is the time for which a reservation counts.
 	Hour = time.Hour
-	// MaxLimit is the largest limit: a Ledger with as many reservations has 40 KiB, far less than an object may have.
+	// MaxLimit is the largest limit: a Ledger with as many reservations has 40 KiB, far less than an
+	// object may have.
 	MaxLimit = 500
 )
 
 // shown is the number of bytes of an invalid text in an error.
 const shown = 256
 
-// Ledger has when each deletion was reserved, in seconds since 1970, by a key that names the deletion.
+// Ledger has when each deletion was reserved, in seconds since 1970, by a key that names the
+// deletion.
 type Ledger map[string]int64
 
-// ParseLedger returns the Ledger in an annotation; "" is an empty one. Errors: text that does not decode. Nothing may be reserved then.
+// ParseLedger returns the Ledger in an annotation; "" is an empty one. Errors: text that does not
+// decode. Nothing may be reserved then.
 func ParseLedger(text string) (Ledger, error) {
 	l := Ledger{}
 	if text == "" {
@@ -42,9 +45,10 @@ func (l Ledger) Text() string {
 	return string(text)
 }
 
-// Reserve returns the Ledger with reservations for deletions, in their order, as long as the limit allows more, and without those of the
-// past that have ended. refused are the deletions without one; next is when the first reservation ends, if one is refused. The Ledger that
-// is returned has to be stored, also if all are refused. limit is at least 1.
+// Reserve returns the Ledger with reservations for deletions, in their order, as long as the limit
+// allows more, and without those of the past that have ended. refused are the deletions without
+// one; next is when the first reservation ends, if one is refused. The Ledger that is returned has
+// to be stored, also if all are refused. limit is at least 1.
 func (l Ledger) Reserve(now time.Time, keys []string, limit int) (with Ledger, refused []string, next time.Time) {
 	with = Ledger{}
 	for key, at := range l {

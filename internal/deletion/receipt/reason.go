@@ -13,13 +13,16 @@ type Rule string
 const (
 	// ScaledDown means that a MachineSet has more machines than replicas.
 	ScaledDown Rule = "ScaledDown"
-	// NamedByAutoscaler means that a client, mostly the cluster-autoscaler, has selected the machine and lowered the replicas for it.
+	// NamedByAutoscaler means that a client, mostly the cluster-autoscaler, has selected the machine
+	// and lowered the replicas for it.
 	NamedByAutoscaler Rule = "NamedByAutoscaler"
 	// RolledOut means that a rollout has lowered the replicas of the machine's MachineSet.
 	RolledOut Rule = "RolledOut"
-	// Unhealthy means that the machine has failed for its Node's health, and that its root has recorded a disruption for it.
+	// Unhealthy means that the machine has failed for its Node's health, and that its root has
+	// recorded a disruption for it.
 	Unhealthy Rule = "Unhealthy"
-	// CreationFailed means that the machine has not become a healthy Node in time, or has failed in another way.
+	// CreationFailed means that the machine has not become a healthy Node in time, or has failed in
+	// another way.
 	CreationFailed Rule = "CreationFailed"
 	// ParentDeleted means that the machine's MachineSet is being deleted.
 	ParentDeleted Rule = "ParentDeleted"
@@ -27,7 +30,8 @@ const (
 	NodeDeleted Rule = "NodeDeleted"
 	// DeletionTriggered means that an annotation on the Machine or on its Node requests the deletion.
 	DeletionTriggered Rule = "DeletionTriggered"
-	// MachineDeleted means that a client of the API server other than the fleet has deleted the Machine.
+	// MachineDeleted means that a client of the API server other than the fleet has deleted the
+	// Machine.
 	MachineDeleted Rule = "MachineDeleted"
 	// Orphaned means that a resource at a cloud belongs to no machine.
 	Orphaned Rule = "Orphaned"
@@ -42,8 +46,8 @@ func Rules() []Rule {
 	}
 }
 
-// ByKind returns the rules by which each kind of what belongs to a Machine or to a MachineConfigPool may be deleted. What a cloud has besides
-// the VM is deleted as Orphaned only.
+// ByKind returns the rules by which each kind of what belongs to a Machine or to a
+// MachineConfigPool may be deleted. What a cloud has besides the VM is deleted as Orphaned only.
 func ByKind() map[Kind][]Rule {
 	ofMachine := []Rule{ScaledDown, NamedByAutoscaler, RolledOut, Unhealthy, CreationFailed, ParentDeleted, NodeDeleted, DeletionTriggered}
 	ofNode := append(slices.Clone(ofMachine), MachineDeleted)
@@ -59,7 +63,8 @@ type Reason struct {
 	Evidence string `json:"evidence,omitempty"`
 }
 
-// mostEvidence is the number of bytes of evidence. A MachineSet records the reasons of up to a hundred deletions in an annotation.
+// mostEvidence is the number of bytes of evidence. A MachineSet records the reasons of up to a
+// hundred deletions in an annotation.
 const mostEvidence = 256
 
 // Because returns a reason. The evidence may contain text of users and clouds, and is truncated.
@@ -67,7 +72,8 @@ func Because(rule Rule, evidence string) Reason {
 	return Reason{Rule: rule, Evidence: bounded.Text(evidence, mostEvidence)}
 }
 
-// IsValid reports whether the rule is one of Rules. One that was read from an object may have been written by any client.
+// IsValid reports whether the rule is one of Rules. One that was read from an object may have been
+// written by any client.
 func (r Reason) IsValid() bool { return slices.Contains(Rules(), r.Rule) }
 
 // Text returns the reason for people.
@@ -78,7 +84,8 @@ func (r Reason) Text() string {
 	return string(r.Rule) + ": " + r.Evidence
 }
 
-// Summary returns the reason without the evidence of rules whose evidence quotes clouds and kubelets. Traces show it.
+// Summary returns the reason without the evidence of rules whose evidence quotes clouds and
+// kubelets. Traces show it.
 func (r Reason) Summary() string {
 	switch r.Rule {
 	case Unhealthy, CreationFailed, Orphaned:

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Kind is the kind of what is deleted: a Machine, a Node, or a resource at a cloud, for which there are the kinds of driver.ResourceKind.
+// Kind is the kind of what is deleted: a Machine, a Node, or a resource at a cloud, for which there
+// are the kinds of driver.ResourceKind.
 type Kind string
 
 // The kinds that belong to a Machine.
@@ -29,7 +30,8 @@ type Outcome string
 const (
 	// Accepted means that the API server or the cloud has accepted the deletion.
 	Accepted Outcome = "Accepted"
-	// Unknown means that the request was sent and not answered: it may have taken effect. It is sent again, and has another receipt then.
+	// Unknown means that the request was sent and not answered: it may have taken effect. It is sent
+	// again, and has another receipt then.
 	Unknown Outcome = "Unknown"
 )
 
@@ -44,14 +46,16 @@ type Object struct {
 	UID types.UID `json:"uid,omitempty"`
 	// ProviderID of the VM; "" when it is not known.
 	ProviderID string `json:"providerID,omitempty"`
-	// Machine and MachineUID identify the Machine that a VM, a Node or another resource belongs, or belonged, to.
+	// Machine and MachineUID identify the Machine that a VM, a Node or another resource belongs, or
+	// belonged, to.
 	Machine    string    `json:"machine,omitempty"`
 	MachineUID types.UID `json:"machineUID,omitempty"`
 	// Node is the name of the Machine's Node; "" when it has none.
 	Node string `json:"node,omitempty"`
 }
 
-// By is the ownership under which a deletion was started. Slot and Epoch are not set for the leader.
+// By is the ownership under which a deletion was started. Slot and Epoch are not set for the
+// leader.
 type By struct {
 	Replica string `json:"replica,omitempty"`
 	Session string `json:"session,omitempty"`

@@ -19,7 +19,8 @@ func vm() Receipt {
 	}
 }
 
-// TestLineFieldNamesAreStable compares the line of a receipt with the form that docs/operations/configure.md documents.
+// TestLineFieldNamesAreStable compares the line of a receipt with the form that
+// docs/operations/configure.md documents.
 func TestLineFieldNamesAreStable(t *testing.T) {
 	leader := Receipt{
 		Time: vm().Time, Object: Object{Kind: Node, Name: "node-m", UID: "v"}, Reason: Because(Orphaned, ""), Outcome: Unknown,

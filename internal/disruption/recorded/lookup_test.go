@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// TestHas looks up the disruption of a machine on its MachineDeployment. Everything that is missing or cannot be read means none: a machine
-// may be replaced only with a disruption.
+// TestHas looks up the disruption of a machine on its MachineDeployment. Everything that is missing
+// or cannot be read means none: a machine may be replaced only with a disruption.
 func TestHas(t *testing.T) {
 	deploymentKind, setKind := v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"), v1alpha1.SchemeGroupVersion.WithKind("MachineSet")
 	for _, tc := range []struct {
@@ -57,7 +57,8 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestOnChangeOfSetsReportsAlso: a MachineSet without a MachineDeployment is a root, too. An annotation that cannot be read names no machine.
+// TestOnChangeOfSetsReportsAlso: a MachineSet without a MachineDeployment is a root, too. An
+// annotation that cannot be read names no machine.
 func TestOnChangeOfSetsReportsAlso(t *testing.T) {
 	view := objectcache.NewView()
 	var reported []types.NamespacedName

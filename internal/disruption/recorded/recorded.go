@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// Below returns the disruptions that are recorded on the root of a set. An annotation that cannot be read counts as none: the
-// controller that writes disruptions reports it.
+// Below returns the disruptions that are recorded on the root of a set. An annotation that cannot
+// be read counts as none: the controller that writes disruptions reports it.
 func Below(view *objectcache.View, set *v1alpha1.MachineSet) []disruption.Disruption {
 	root, ok := ownerref.RootOfSet(view, set)
 	if !ok {
@@ -23,14 +23,15 @@ func Below(view *objectcache.View, set *v1alpha1.MachineSet) []disruption.Disrup
 	return disruptions
 }
 
-// Has reports whether the root of a machine has a disruption for the machine as it is now, so that it may be replaced.
+// Has reports whether the root of a machine has a disruption for the machine as it is now, so that
+// it may be replaced.
 func Has(view *objectcache.View, m *v1alpha1.Machine) bool {
 	set, ok := ownerref.SetOf(view, m)
 	return ok && disruption.Allows(Below(view, set), m)
 }
 
-// OnChange calls f with the key of every machine that has, or had, a disruption, when the disruptions on its root change. It must be
-// called before the view is fed; f must return soon.
+// OnChange calls f with the key of every machine that has, or had, a disruption, when the
+// disruptions on its root change. It must be called before the view is fed; f must return soon.
 func OnChange(view *objectcache.View, f func(machine types.NamespacedName)) {
 	onChange(view.Deployments, f)
 	onChange(view.Sets, f)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// guards returns the budgets that apply to the eviction of a pod, by name. As at the API server, none applies to a pod that does
-// not run.
+// guards returns the budgets that apply to the eviction of a pod, by name. As at the API server,
+// none applies to a pod that does not run.
 func guards(f Facts, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
 	if pod.Status.Phase == corev1.PodPending || hasEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil
@@ -28,7 +28,8 @@ func guards(f Facts, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
 	return found
 }
 
-// isFree reports whether a pod can be evicted without a disruption of the budget: it is not ready, and the budget allows that.
+// isFree reports whether a pod can be evicted without a disruption of the budget: it is not ready,
+// and the budget allows that.
 func isFree(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	if isReady(pod) {
 		return false
@@ -37,7 +38,8 @@ func isFree(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	return always || b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// isStale reports whether the budget is about to be counted: its spec has changed, or a recount was requested.
+// isStale reports whether the budget is about to be counted: its spec has changed, or a recount was
+// requested.
 func isStale(b *policyv1.PodDisruptionBudget) bool { return b.Status.ObservedGeneration < b.Generation }
 
 // allows reports whether a budget has a disruption left.
@@ -45,8 +47,9 @@ func allows(b *policyv1.PodDisruptionBudget) bool {
 	return !isStale(b) && b.Status.DisruptionsAllowed > 0
 }
 
-// isTaken reports whether a disruption of the budget is recorded for this pod already: its removal was interrupted before all of
-// its budgets had one. Only with several budgets it needs no second one: the eviction API takes one each time.
+// isTaken reports whether a disruption of the budget is recorded for this pod already: its removal
+// was interrupted before all of its budgets had one. Only with several budgets it needs no second
+// one: the eviction API takes one each time.
 func isTaken(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	_, is := b.Status.DisruptedPods[pod.Name]
 	return is && !isStale(b)
@@ -63,7 +66,8 @@ func blocking(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policy
 	return blockers
 }
 
-// isMisconfigured reports whether a budget blocks its pods although all of them are healthy, so that waiting does not help.
+// isMisconfigured reports whether a budget blocks its pods although all of them are healthy, so
+// that waiting does not help.
 func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
 	s := b.Status
 	isRequested := s.ObservedGeneration == 0 // the rest of the status is from the previous count
@@ -71,8 +75,9 @@ func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
 		len(s.DisruptedPods) == 0 && s.DisruptionsAllowed == 0
 }
 
-// isUncounted reports whether a budget never allows the eviction of a pod without a controller: unless minAvailable is a number, the
-// disruption controller computes how many pods it expects from their controllers, and where it expects none it allows none.
+// isUncounted reports whether a budget never allows the eviction of a pod without a controller:
+// unless minAvailable is a number, the disruption controller computes how many pods it expects from
+// their controllers, and where it expects none it allows none.
 func isUncounted(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	isNumber := b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int
 	return metav1.GetControllerOfNoCopy(pod) == nil && !isNumber && !isStale(b) && b.Status.ExpectedPods == 0 && b.Status.DisruptionsAllowed == 0

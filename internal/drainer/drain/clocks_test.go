@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The target cluster has another clock than the control cluster, by ten minutes each way: each time on its objects counts by the latter.
+// The target cluster has another clock than the control cluster, by ten minutes each way: each time
+// on its objects counts by the latter.
 func TestClockOfTheTargetClusterMovesNoDeadline(t *testing.T) {
 	for _, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -55,7 +56,8 @@ func TestClockOfTheTargetClusterMovesNoDeadline(t *testing.T) {
 	}
 }
 
-// The clock of a kubelet is wrong by ten minutes. What changes while the drain looks has changed between two looks.
+// The clock of a kubelet is wrong by ten minutes. What changes while the drain looks has changed
+// between two looks.
 func TestClockOfAKubeletForcesNoDrain(t *testing.T) {
 	const became = 20 * time.Minute
 	for _, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {

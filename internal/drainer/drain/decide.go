@@ -58,16 +58,18 @@ func decide(f Facts, force *force, next time.Time) Verdict {
 	return empty(f, left, next)
 }
 
-// MayRelease reports whether a Node, of which these are all pods, listed after it was cordoned, no longer needs our finalizer: it is
-// empty, and it is not being deleted.
+// MayRelease reports whether a Node, of which these are all pods, listed after it was cordoned, no
+// longer needs our finalizer: it is empty, and it is not being deleted.
 func MayRelease(node *corev1.Node, pods []*corev1.Pod) bool {
 	return node.Spec.Unschedulable && len(leaving(pods)) == 0 && len(node.Status.VolumesAttached) == 0 && node.DeletionTimestamp == nil
 }
 
-// blindTime is how long objects may not be watchable before it is reported: a short interruption is not.
+// blindTime is how long objects may not be watchable before it is reported: a short interruption is
+// not.
 const blindTime = 5 * time.Second
 
-// reportBlind adds to the report of a drain that objects cannot be watched, if that has lasted long enough.
+// reportBlind adds to the report of a drain that objects cannot be watched, if that has lasted long
+// enough.
 func (f Facts) reportBlind(v *Verdict) {
 	if f.Blind == "" {
 		return
@@ -100,7 +102,8 @@ func (f Facts) of(t metav1.Time) time.Time {
 	return t.Add(-f.Ahead)
 }
 
-// until returns the time until t, and at least a moment, so that a deadline is not missed; 0 for the zero time.
+// until returns the time until t, and at least a moment, so that a deadline is not missed; 0 for
+// the zero time.
 func (f Facts) until(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -108,7 +111,8 @@ func (f Facts) until(t time.Time) time.Duration {
 	return max(t.Sub(f.Now), time.Millisecond)
 }
 
-// empty removes the pods that may be removed now, and ends when all have left and their volumes, too.
+// empty removes the pods that may be removed now, and ends when all have left and their volumes,
+// too.
 func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 	r := newRemoval(f)
 	for _, pod := range left {

@@ -15,8 +15,8 @@ import (
 
 // Facts are the input of a decision about one drain. All of it is read only.
 type Facts struct {
-	// Now is the time of the decision, and Ahead by how much the clock of the target cluster, by which its API server sets times on objects, is
-	// ahead of it.
+	// Now is the time of the decision, and Ahead by how much the clock of the target cluster, by which
+	// its API server sets times on objects, is ahead of it.
 	Now      time.Time
 	Ahead    time.Duration
 	Settings Settings
@@ -25,7 +25,8 @@ type Facts struct {
 	Node *corev1.Node
 	// Sight is the completeness of the following facts.
 	Sight Sight
-	// Blind is why some of the following cannot be watched now, so that it is missing or may be old; "" if all can.
+	// Blind is why some of the following cannot be watched now, so that it is missing or may be old;
+	// "" if all can.
 	Blind string
 	// Live reports whether the pods come from a live read of this pass: a missing pod does not exist.
 	Live bool
@@ -37,7 +38,8 @@ type Facts struct {
 	Volumes Volumes
 	// Memory of this process.
 	Memory Memory
-	// FreeDetaches is how many more volumes may begin to move in the target cluster, as far as this process decides.
+	// FreeDetaches is how many more volumes may begin to move in the target cluster, as far as this
+	// process decides.
 	FreeDetaches int
 }
 
@@ -45,17 +47,20 @@ type Facts struct {
 type Settings struct {
 	// Timeout is how long the pods have to leave before they are deleted without grace.
 	Timeout time.Duration
-	// MaxEvictRetries is how long the eviction of a pod is tried before it is deleted without grace: 20 s for each.
+	// MaxEvictRetries is how long the eviction of a pod is tried before it is deleted without grace:
+	// 20 s for each.
 	MaxEvictRetries int
 	// DetachTimeout is how long a volume without a pod may stay attached.
 	DetachTimeout time.Duration
-	// ReattachTimeout is how long the next pod with a volume waits for a detached one to be attached to another Node.
+	// ReattachTimeout is how long the next pod with a volume waits for a detached one to be attached
+	// to another Node.
 	ReattachTimeout time.Duration
-	// VolumeParallelism is how many volumes of a Node move at a time before the next pod with volumes waits. If their detachment
-	// cannot be observed, it is one.
+	// VolumeParallelism is how many volumes of a Node move at a time before the next pod with volumes
+	// waits. If their detachment cannot be observed, it is one.
 	VolumeParallelism int
-	// SeveralBudgets reports whether pods that several budgets select are evicted by writing to the status of these; otherwise they stay until
-	// the drain is forced, because the eviction API does not evict them.
+	// SeveralBudgets reports whether pods that several budgets select are evicted by writing to the
+	// status of these; otherwise they stay until the drain is forced, because the eviction API does
+	// not evict them.
 	SeveralBudgets bool
 }
 
@@ -69,11 +74,12 @@ type Order struct {
 	EvictTime time.Duration
 	// Force deletes all pods at once and without grace.
 	Force bool
-	// Stays reports whether the VM continues to run. Then attachments are not deleted, because the VM may still write to their
-	// volumes.
+	// Stays reports whether the VM continues to run. Then attachments are not deleted, because the VM
+	// may still write to their volumes.
 	Stays bool
-	// Reach is what is known of the API servers at Now: the time of an outage is not that of the pods. Deadlines are compared with no time that was
-	// read later, but with Now and the time since then: the clock may have been set in between, of which Reach knows nothing.
+	// Reach is what is known of the API servers at Now: the time of an outage is not that of the pods.
+	// Deadlines are compared with no time that was read later, but with Now and the time since then:
+	// the clock may have been set in between, of which Reach knows nothing.
 	Reach reach.Fact
 	Now   time.Time
 	// IsShut reports whether new pods are kept away by other means, so that the Node is not cordoned.
@@ -90,7 +96,8 @@ func ForDeletion(m *v1alpha1.Machine, settings Settings) Order {
 	return order
 }
 
-// ForPreservation returns the order to empty the Node of a machine that has failed and is preserved.
+// ForPreservation returns the order to empty the Node of a machine that has failed and is
+// preserved.
 func ForPreservation(m *v1alpha1.Machine, settings Settings) Order {
 	order := orderFor(m, settings)
 	order.Since, order.Stays, order.IsShut = m.Status.CurrentStatus.LastUpdateTime.Time, true, true
@@ -98,7 +105,8 @@ func ForPreservation(m *v1alpha1.Machine, settings Settings) Order {
 	return order
 }
 
-// ForUpdate returns the order to empty a Node that is to be updated in place, and was selected at a time.
+// ForUpdate returns the order to empty a Node that is to be updated in place, and was selected at a
+// time.
 func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order {
 	order := orderFor(m, settings)
 	order.Since, order.Stays = selected, true
@@ -106,8 +114,8 @@ func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order
 	return order
 }
 
-// ForConfiguration returns the order to empty a Node that gets a configuration, since a time. m is the Node's machine; nil when it is not known, and
-// then the settings apply.
+// ForConfiguration returns the order to empty a Node that gets a configuration, since a time. m is
+// the Node's machine; nil when it is not known, and then the settings apply.
 func ForConfiguration(m *v1alpha1.Machine, since time.Time, settings Settings) Order {
 	if m == nil {
 		m = &v1alpha1.Machine{}
@@ -115,8 +123,8 @@ func ForConfiguration(m *v1alpha1.Machine, since time.Time, settings Settings) O
 	return ForUpdate(m, since, settings)
 }
 
-// mostEvictRetries is the largest number of retries that has an effect: so many retries take most of a year, and the time of
-// 2147483647 retries is more than a time.Duration holds.
+// mostEvictRetries is the largest number of retries that has an effect: so many retries take most
+// of a year, and the time of 2147483647 retries is more than a time.Duration holds.
 const mostEvictRetries = 1_000_000
 
 // orderFor returns the order from a machine's own configuration, or else from the settings.
@@ -140,7 +148,8 @@ func (o Order) Under(is reach.Fact, now time.Time) Order {
 	return o
 }
 
-// deadline returns when the time of the pods is over: without the time of an outage, and not before the Node has reported after it.
+// deadline returns when the time of the pods is over: without the time of an outage, and not before
+// the Node has reported after it.
 func (o Order) deadline() time.Time {
 	return latestOf(o.Reach.Extend(o.Since, o.Since.Add(o.Timeout)), o.Reach.Settled())
 }
@@ -173,11 +182,13 @@ type Volumes struct {
 	IDs map[string]string
 }
 
-// Memory is the state of a drain in a process. The zero value is that of a process that has just taken over.
+// Memory is the state of a drain in a process. The zero value is that of a process that has just
+// taken over.
 type Memory struct {
 	// Attempts at pods and attachments, by UID.
 	Attempts map[types.UID]Attempt
-	// BlockedSince is since when the removal of pods is blocked only by a budget or the API server, by UID.
+	// BlockedSince is since when the removal of pods is blocked only by a budget or the API server, by
+	// UID.
 	BlockedSince map[types.UID]time.Time
 	// Recounts of the budgets of pods that have several, by the pod's UID.
 	Recounts map[types.UID]Recount
@@ -195,7 +206,8 @@ type Memory struct {
 type Health struct {
 	// At is when it was last seen.
 	At time.Time
-	// Bad reports whether it showed a Node on which pods cannot end, Transition is its own time of that, and Since when that began.
+	// Bad reports whether it showed a Node on which pods cannot end, Transition is its own time of
+	// that, and Since when that began.
 	Bad               bool
 	Transition, Since time.Time
 }
@@ -205,9 +217,11 @@ type Attempt struct {
 	At time.Time
 	// Forced reports whether it was a deletion without grace.
 	Forced bool
-	// Accepted reports whether the API server has accepted it; otherwise the other fields have the refusal.
+	// Accepted reports whether the API server has accepted it; otherwise the other fields have the
+	// refusal.
 	Accepted bool
-	// IsRepeated reports whether the server has accepted the attempt before this one, too, and the object was not being deleted.
+	// IsRepeated reports whether the server has accepted the attempt before this one, too, and the
+	// object was not being deleted.
 	IsRepeated bool
 	// NotBefore is the earliest time of the next request.
 	NotBefore time.Time
@@ -215,8 +229,9 @@ type Attempt struct {
 	Why string
 }
 
-// Accepted is an attempt that the API server has accepted. before is the last attempt at the same object. why is what the server has answered
-// in place of a deletion, which shows when the object stays; "" when it has accepted that.
+// Accepted is an attempt that the API server has accepted. before is the last attempt at the same
+// object. why is what the server has answered in place of a deletion, which shows when the object
+// stays; "" when it has accepted that.
 func Accepted(before Attempt, now time.Time, how How, why string) Attempt {
 	return Attempt{At: now, Forced: how == Delete, Accepted: true, IsRepeated: before.Accepted, Why: why}
 }
@@ -229,8 +244,9 @@ func (a Attempt) shows() time.Time {
 	return a.At.Add(lateWatch)
 }
 
-// Refused is an attempt that the API server has refused. isFull reports whether that is temporary: a budget is exhausted, or the
-// server is overloaded; retryAfter is the server's request to wait, 0 without one.
+// Refused is an attempt that the API server has refused. isFull reports whether that is temporary:
+// a budget is exhausted, or the server is overloaded; retryAfter is the server's request to wait, 0
+// without one.
 func Refused(now time.Time, how How, isFull bool, retryAfter time.Duration, why string) Attempt {
 	pause := evictAgain
 	switch {
@@ -244,7 +260,8 @@ func Refused(now time.Time, how How, isFull bool, retryAfter time.Duration, why 
 
 // VolumeMemory is the state of a volume that is, or was, attached to the Node.
 type VolumeMemory struct {
-	// Recreated reports whether a controller creates its pod anew, so that it will be attached to another Node.
+	// Recreated reports whether a controller creates its pod anew, so that it will be attached to
+	// another Node.
 	Recreated bool
 	// IdleSince is since when no pod of the Node uses it although it is attached; zero while one does.
 	IdleSince time.Time

@@ -46,9 +46,10 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 	return detach(f, by, follow(f, func(*corev1.Pod) bool { return true }))
 }
 
-// force returns how many volumes begin to move when a pod is deleted without grace, and whether they may. A drain whose timeout has
-// passed waits for that like any other, but not longer than for a refusal of the API server. A drain that is forced for another
-// reason does not wait: the force was requested, or a Node that is not ready detaches nothing by itself.
+// force returns how many volumes begin to move when a pod is deleted without grace, and whether
+// they may. A drain whose timeout has passed waits for that like any other, but not longer than for
+// a refusal of the API server. A drain that is forced for another reason does not wait: the force
+// was requested, or a Node that is not ready detaches nothing by itself.
 func (r *removal) force(pod *corev1.Pod, by force) (moves int, mayMove bool) {
 	if by.cause != CauseTimeout || r.going[pod.UID] || !r.facts.Now.Before(by.since.Add(forceTime)) {
 		return 0, true
@@ -62,7 +63,8 @@ func (r *removal) force(pod *corev1.Pod, by force) (moves int, mayMove bool) {
 	return moves, true
 }
 
-// leave waits for a while for pods that were deleted from a Node that stays, and does not touch its volumes.
+// leave waits for a while for pods that were deleted from a Node that stays, and does not touch its
+// volumes.
 func leave(f Facts, by force, left []*corev1.Pod) Verdict {
 	over := by.since
 	for _, pod := range left {
@@ -80,7 +82,8 @@ func leave(f Facts, by force, left []*corev1.Pod) Verdict {
 	return f.wait(Progress{Left: len(left), Ending: len(left)}, over)
 }
 
-// detach deletes attachments, so that the volumes are free before the VM is deleted, and waits for them for a while.
+// detach deletes attachments, so that the volumes are free before the VM is deleted, and waits for
+// them for a while.
 func detach(f Facts, by force, t traffic) Verdict {
 	over := by.since.Add(forceTime + f.Settings.DetachTimeout)
 	switch {
@@ -129,7 +132,8 @@ func detach(f Facts, by force, t traffic) Verdict {
 	return Verdict{Do: Rest, State: GivenUp}
 }
 
-// detachable returns the attachments to delete: if the Node works, those of pods that stay are excluded.
+// detachable returns the attachments to delete: if the Node works, those of pods that stay are
+// excluded.
 func detachable(f Facts, by force, t traffic) []*storagev1.VolumeAttachment {
 	isFine := by.cause == CauseTimeout || by.cause == CauseVolumes
 	var found []*storagev1.VolumeAttachment
@@ -145,8 +149,8 @@ func detachable(f Facts, by force, t traffic) []*storagev1.VolumeAttachment {
 	return found
 }
 
-// detachAt reports whether an attachment is to be deleted now, or returns until when it is awaited; a zero time means that it is
-// no longer awaited.
+// detachAt reports whether an attachment is to be deleted now, or returns until when it is awaited;
+// a zero time means that it is no longer awaited.
 func detachAt(f Facts, a *storagev1.VolumeAttachment, over time.Time) (until time.Time, isDue bool) {
 	tried, isTried := f.Memory.Attempts[a.UID]
 	switch {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// unhealthyTime is how long a Node may be not ready, or its file system read only, before its pods are deleted without
-	// grace: its kubelet cannot end them properly.
+	// unhealthyTime is how long a Node may be not ready, or its file system read only, before its pods
+	// are deleted without grace: its kubelet cannot end them properly.
 	unhealthyTime = 5 * time.Minute
 	// forceTime is how long refused deletions without grace are tried.
 	forceTime = time.Minute
@@ -45,8 +45,9 @@ type force struct {
 // conditionOf are the conditions of Nodes that force a drain.
 var conditionOf = map[Cause]corev1.NodeConditionType{CauseNotReady: corev1.NodeReady, CauseReadonly: conditionReadonly}
 
-// health returns what this process has seen of these conditions, up to now. A kubelet writes the times of its conditions by its own clock:
-// what changed while this process looked has changed between two looks, regardless of what these times are.
+// health returns what this process has seen of these conditions, up to now. A kubelet writes the
+// times of its conditions by its own clock: what changed while this process looked has changed
+// between two looks, regardless of what these times are.
 func (f Facts) health() map[corev1.NodeConditionType]Health {
 	all := map[corev1.NodeConditionType]Health{}
 	for _, c := range f.Node.Status.Conditions {

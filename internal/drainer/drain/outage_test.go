@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// The time of an outage is not that of the pods, and what the Node shows right after it is not acted on.
+// The time of an outage is not that of the pods, and what the Node shows right after it is not
+// acted on.
 func TestOutageForcesNoDrain(t *testing.T) {
 	after := born.Add
 	outage := reach.Fact{From: after(10 * time.Minute), Back: after(40 * time.Minute)}

@@ -2,7 +2,8 @@ package drain
 
 import "fmt"
 
-// checkOverdue looks at the volumes that pods leave behind which are deleted because their time has just been over.
+// checkOverdue looks at the volumes that pods leave behind which are deleted because their time has
+// just been over.
 func checkOverdue(f Facts, v Verdict) string {
 	if v.Cause != CauseTimeout || f.Sight < Watched || !f.Now.Before(f.Order.deadline().Add(forceTime)) {
 		return ""

@@ -23,7 +23,8 @@ func leaving(pods []*corev1.Pod) []*corev1.Pod {
 	return left
 }
 
-// stays reports whether a pod ends with its Node: a mirror pod cannot be evicted, and one of a DaemonSet would be created again.
+// stays reports whether a pod ends with its Node: a mirror pod cannot be evicted, and one of a
+// DaemonSet would be created again.
 func stays(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return true
@@ -55,7 +56,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// wasForced reports whether the pod is being deleted without grace, and only its finalizers delay that.
+// wasForced reports whether the pod is being deleted without grace, and only its finalizers delay
+// that.
 func wasForced(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }

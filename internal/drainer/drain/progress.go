@@ -27,7 +27,8 @@ type Progress struct {
 	Ending int
 	// Late pods are those of them whose grace period ended some time ago.
 	Late []string
-	// Slow pods are those of them with a long grace period that is not over, and SlowUntil is the end of the last one.
+	// Slow pods are those of them with a long grace period that is not over, and SlowUntil is the end
+	// of the last one.
 	Slow      []string
 	SlowUntil time.Time
 	// Waiting pods, or volumes of which all pods have left, wait until others have moved.
@@ -36,7 +37,8 @@ type Progress struct {
 	Detaching []string
 	// Blocked pods could not be removed.
 	Blocked []Blocked
-	// Deadline is when the remaining pods are deleted without grace if nothing changes, and Next is why.
+	// Deadline is when the remaining pods are deleted without grace if nothing changes, and Next is
+	// why.
 	Deadline time.Time
 	Next     Cause
 	// Cause of the force, if the drain is forced.
@@ -45,7 +47,8 @@ type Progress struct {
 	Forced Forced
 }
 
-// Forced are pods that a drain has deleted without grace, as far as this process knows. The zero value is none.
+// Forced are pods that a drain has deleted without grace, as far as this process knows. The zero
+// value is none.
 type Forced struct {
 	names []string // of the first of them
 	count int
@@ -78,7 +81,8 @@ type Blocked struct {
 	IsUnevictable bool
 	// Why is the refusal of the API server, if no known budget is the reason.
 	Why string
-	// Until is when the pod is deleted without grace although it may not be evicted; zero while it has not been refused.
+	// Until is when the pod is deleted without grace although it may not be evicted; zero while it has
+	// not been refused.
 	Until time.Time
 }
 
@@ -159,7 +163,8 @@ func (p Progress) until(parts []string) string {
 	return strings.Join(append(parts, last), "; ")
 }
 
-// deletedEarly returns which pods are deleted before the deadline, because their evictions have been tried for long enough by then.
+// deletedEarly returns which pods are deleted before the deadline, because their evictions have
+// been tried for long enough by then.
 func (p Progress) deletedEarly() string {
 	var at time.Time
 	var pods []string
@@ -181,7 +186,8 @@ func (p Progress) deletedEarly() string {
 // written returns a time as it is written in messages.
 func written(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// blockedBy returns what blocks the pods, grouped by reason: first the reasons that a user has to remove.
+// blockedBy returns what blocks the pods, grouped by reason: first the reasons that a user has to
+// remove.
 func (p Progress) blockedBy() []string {
 	var causes []string
 	pods := map[string][]string{}

@@ -11,13 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Recount is the state of the budgets of a pod that has several. The disruption controller updates such a pod in one of them only,
-// an arbitrary one each time: the status of the others may be wrong for long. So a recount is requested, which makes the controller count
-// them again, and trusted until the status of one of them changes.
+// Recount is the state of the budgets of a pod that has several. The disruption controller updates
+// such a pod in one of them only, an arbitrary one each time: the status of the others may be wrong
+// for long. So a recount is requested, which makes the controller count them again, and trusted
+// until the status of one of them changes.
 type Recount struct {
 	// At is when the count was requested.
 	At time.Time
-	// Requested are the versions of the budgets whose recount was requested, by UID. Newer versions are the result.
+	// Requested are the versions of the budgets whose recount was requested, by UID. Newer versions
+	// are the result.
 	Requested map[types.UID]string
 	// Tally is the status of the budgets after all of them were counted; "" before.
 	Tally string
@@ -25,10 +27,12 @@ type Recount struct {
 	Why string
 }
 
-// requestFailed is the tally if the recount of one of the budgets could not be requested. No status equals it, so it is tried again soon.
+// requestFailed is the tally if the recount of one of the budgets could not be requested. No status
+// equals it, so it is tried again soon.
 const requestFailed = "request failed"
 
-// RequestFailed returns the memory after the recount of a budget could not be requested. why is "" if another client has just written it.
+// RequestFailed returns the memory after the recount of a budget could not be requested. why is ""
+// if another client has just written it.
 func (m Memory) RequestFailed(budget types.UID, why string) Memory {
 	recounts := map[types.UID]Recount{}
 	for pod, one := range m.Recounts {
@@ -41,7 +45,8 @@ func (m Memory) RequestFailed(budget types.UID, why string) Memory {
 	return m
 }
 
-// isCounted reports whether the status of a pod's budgets can be trusted. If it cannot, it requests a recount when it is time.
+// isCounted reports whether the status of a pod's budgets can be trusted. If it cannot, it requests
+// a recount when it is time.
 func (r *removal) isCounted(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) bool {
 	one, tally := r.facts.Memory.Recounts[pod.UID], tallyOf(guards)
 	switch isCounted := !slices.ContainsFunc(guards, isStale); {
@@ -79,7 +84,8 @@ func (r *removal) requested(guards []*policyv1.PodDisruptionBudget) Recount {
 	return one
 }
 
-// awaitCount makes a pod wait until its budgets have been counted. That takes a moment; if it takes long, it is reported.
+// awaitCount makes a pod wait until its budgets have been counted. That takes a moment; if it takes
+// long, it is reported.
 func (r *removal) awaitCount(pod *corev1.Pod, blockers []*policyv1.PodDisruptionBudget) {
 	one := r.recounts[pod.UID]
 	if late := one.At.Add(lateWatch); one.Tally == "" && r.facts.Now.Before(late) {
@@ -103,7 +109,8 @@ func (one Recount) isAnswered(guards []*policyv1.PodDisruptionBudget) bool {
 	return !slices.ContainsFunc(guards, func(b *policyv1.PodDisruptionBudget) bool { return b.ResourceVersion == one.Requested[b.UID] })
 }
 
-// tallyOf returns the status of budgets for their pods. By whom and how often they were counted makes no difference.
+// tallyOf returns the status of budgets for their pods. By whom and how often they were counted
+// makes no difference.
 func tallyOf(guards []*policyv1.PodDisruptionBudget) string {
 	var text strings.Builder
 	for _, b := range guards {

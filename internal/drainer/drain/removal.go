@@ -16,23 +16,26 @@ const MaxDetaches = 50
 // stayed is why a pod is left whose removal was accepted.
 const stayed = "the API server accepts the request and does not delete the pod"
 
-// MaxDetachesOfOne is how many of them may belong to machines of one namespace. The others are a reserve, so that volumes of one
-// tenant that never detach do not stop the drains of others.
+// MaxDetachesOfOne is how many of them may belong to machines of one namespace. The others are a
+// reserve, so that volumes of one tenant that never detach do not stop the drains of others.
 const MaxDetachesOfOne = 40
 
 const (
-	// evictAgain is when a pod is tried again that was refused for a reason whose end no event reports.
+	// evictAgain is when a pod is tried again that was refused for a reason whose end no event
+	// reports.
 	evictAgain = 20 * time.Second
 	// evictSeldom is when a pod is tried again although the budgets that block it have not changed.
 	evictSeldom = 2 * time.Minute
-	// evictPause is the minimum time between two attempts: changes of budgets reach many drains at the same time.
+	// evictPause is the minimum time between two attempts: changes of budgets reach many drains at the
+	// same time.
 	evictPause = 2 * time.Second
-	// lateWatch is how late a watch may show what the API server has accepted. What it does not show by then is tried
-	// again.
+	// lateWatch is how late a watch may show what the API server has accepted. What it does not show
+	// by then is tried again.
 	lateWatch = 10 * time.Second
 	// longGrace is the longest grace period of a pod that is not named while it is ending.
 	longGrace = time.Minute
-	// lateEnd is how long the grace period of a pod is over before it is named. Until then its kubelet may just be slow.
+	// lateEnd is how long the grace period of a pod is over before it is named. Until then its kubelet
+	// may just be slow.
 	lateEnd = 30 * time.Second
 )
 
@@ -75,7 +78,8 @@ func newRemoval(f Facts) *removal {
 	return r
 }
 
-// isIgnored reports whether the API server accepts the removal of a pod and does not delete it, as far as a watch that is not late shows.
+// isIgnored reports whether the API server accepts the removal of a pod and does not delete it, as
+// far as a watch that is not late shows.
 func (f Facts) isIgnored(pod *corev1.Pod, a Attempt) bool {
 	return a.IsRepeated && pod.DeletionTimestamp == nil && f.Blind == ""
 }
@@ -133,7 +137,8 @@ func (r *removal) consider(pod *corev1.Pod) {
 	}
 }
 
-// block reports a pod that could not be removed, and when it is deleted although it may not be evicted.
+// block reports a pod that could not be removed, and when it is deleted although it may not be
+// evicted.
 func (r *removal) block(pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) {
 	r.progress = addBlocked(r.progress, pod, by, why)
 	if _, isBlocked := r.blockedSince[pod.UID]; isBlocked {
@@ -141,8 +146,8 @@ func (r *removal) block(pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why
 	}
 }
 
-// noteEnding names a pod that has not ended although its grace period is over, or sets the time to check it again, and names it if that
-// is long.
+// noteEnding names a pod that has not ended although its grace period is over, or sets the time to
+// check it again, and names it if that is long.
 func (r *removal) noteEnding(pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil {
 		return
@@ -172,8 +177,9 @@ func (r *removal) how(pod *corev1.Pod, guards, blockers int) How {
 	return Take
 }
 
-// due reports whether the API server may be asked for a pod now, or when at the latest. A pod that was refused is tried again
-// when its budgets allow it, and otherwise after some time; after the time for evictions it is deleted instead.
+// due reports whether the API server may be asked for a pod now, or when at the latest. A pod that
+// was refused is tried again when its budgets allow it, and otherwise after some time; after the
+// time for evictions it is deleted instead.
 func (r *removal) due(pod *corev1.Pod, isAllowed bool) (at time.Time, isDue bool) {
 	a, tried := r.facts.Memory.Attempts[pod.UID]
 	if !tried || a.Accepted {
@@ -186,8 +192,9 @@ func (r *removal) due(pod *corev1.Pod, isAllowed bool) (at time.Time, isDue bool
 	return at, !r.facts.Now.Before(at)
 }
 
-// evictUntil returns when a pod that still may not be evicted is deleted without grace. Each has its own time, which begins when
-// it is its turn: a pod with volumes may wait for hours until those of others have moved.
+// evictUntil returns when a pod that still may not be evicted is deleted without grace. Each has
+// its own time, which begins when it is its turn: a pod with volumes may wait for hours until those
+// of others have moved.
 func (r *removal) evictUntil(pod *corev1.Pod) time.Time {
 	return r.since(pod).Add(r.facts.Order.EvictTime)
 }
@@ -211,8 +218,8 @@ func (r *removal) volumesWith(pod *corev1.Pod) []volume {
 	return with
 }
 
-// mayMove reports whether volumes may begin to move. If those of a pod may not, those of the pods after it wait, too: otherwise
-// it would never have its turn.
+// mayMove reports whether volumes may begin to move. If those of a pod may not, those of the pods
+// after it wait, too: otherwise it would never have its turn.
 func (r *removal) mayMove(volumes []volume) bool {
 	most := max(r.facts.Settings.VolumeParallelism, 1)
 	for _, v := range volumes {

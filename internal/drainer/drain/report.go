@@ -10,7 +10,8 @@ const (
 	reportPause = 5 * time.Second
 	// askAgain is when a target cluster that does not answer is tried again.
 	askAgain = 10 * time.Second
-	// UndrainedPause is the wait before a drain is begun again that has ended with pods left, of a Node whose VM stays.
+	// UndrainedPause is the wait before a drain is begun again that has ended with pods left, of a
+	// Node whose VM stays.
 	UndrainedPause = time.Minute
 )
 
@@ -23,25 +24,27 @@ type Report struct {
 	IsStuck bool
 	// Ending reports whether the drain has just ended, and there was something to drain.
 	Ending bool
-	// Wake is when to decide again at the latest, while State is Draining; 0 means when an event arrives.
+	// Wake is when to decide again at the latest, while State is Draining; 0 means when an event
+	// arrives.
 	Wake time.Duration
 }
 
-// Reported is the last reported progress, and its time. The zero value is that of a process without a report.
+// Reported is the last reported progress, and its time. The zero value is that of a process without
+// a report.
 type Reported struct {
 	text    string
 	isStuck bool
 	at      time.Time
 }
 
-// Next returns the report of a drain that continues. It repeats the last one while that is recent, and sets the time of the next;
-// that the drain is stuck is reported at once.
+// Next returns the report of a drain that continues. It repeats the last one while that is recent,
+// and sets the time of the next; that the drain is stuck is reported at once.
 func (t Reported) Next(now time.Time, v Verdict) (Reported, Report) {
 	return t.report(now, Report{State: Draining, Text: v.Progress.String(), IsStuck: v.Progress.IsStuck(), Wake: v.Wake})
 }
 
-// Unanswered returns the report of a drain that continues when the target cluster answers again. Node is "" for a machine that
-// has none.
+// Unanswered returns the report of a drain that continues when the target cluster answers again.
+// Node is "" for a machine that has none.
 func (t Reported) Unanswered(now time.Time, node string, why error) (Reported, Report) {
 	text := fmt.Sprintf("The target cluster does not answer: %v", why)
 	if node != "" {
@@ -69,7 +72,8 @@ func (t Reported) Again() Report {
 	return Report{State: Draining, Text: t.text, IsStuck: t.isStuck, Wake: time.Millisecond}
 }
 
-// End returns the report of a drain that has ended. wasThere reports whether there was something to drain.
+// End returns the report of a drain that has ended. wasThere reports whether there was something to
+// drain.
 func End(v Verdict, wasThere bool) Report {
 	return Report{State: v.State, Ending: wasThere, Text: ended(v) + "; its VM is deleted now"}
 }
@@ -86,12 +90,14 @@ func ended(v Verdict) string {
 	return text
 }
 
-// EvictionTimedOut returns the message about pods of a drain that is not forced, which were deleted without grace.
+// EvictionTimedOut returns the message about pods of a drain that is not forced, which were deleted
+// without grace.
 func EvictionTimedOut(node string, order Order, pods Forced) string {
 	return fmt.Sprintf("Pods of Node %s that could not be evicted for %s (maxEvictRetries) were deleted without grace: %s", node, order.EvictTime, pods)
 }
 
-// NextForUpdate returns the report of a drain of a Node that is updated while its VM stays: how far it is, or how it has ended.
+// NextForUpdate returns the report of a drain of a Node that is updated while its VM stays: how far
+// it is, or how it has ended.
 func (t Reported) NextForUpdate(now time.Time, v Verdict) (Reported, Report) {
 	switch {
 	case v.Do != Rest:
@@ -104,7 +110,8 @@ func (t Reported) NextForUpdate(now time.Time, v Verdict) (Reported, Report) {
 	return t, Report{State: v.State, Text: ended(v)}
 }
 
-// GiveUp returns the report of a drain that is forced while the target cluster does not answer, so that nothing can be drained.
+// GiveUp returns the report of a drain that is forced while the target cluster does not answer, so
+// that nothing can be drained.
 func GiveUp(node string) Report {
 	text := "The drain of Node %s was ended by force, because the target cluster does not answer and the drain timeout is over or the deletion is forced; its VM is deleted now"
 	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf(text, node)}

@@ -24,8 +24,8 @@ import (
 // born is when the drains of all stories begin.
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// TestStories runs the stories in testdata: lines with facts, and below each "decide" what follows from them, indented.
-// README.txt there explains the lines.
+// TestStories runs the stories in testdata: lines with facts, and below each "decide" what follows
+// from them, indented. README.txt there explains the lines.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {
@@ -335,7 +335,8 @@ func (s *story) budget(name string, o options) {
 	s.facts.Budgets = append(s.facts.Budgets, b)
 }
 
-// counted has the disruption controller count all budgets that are marked; what they say has not changed.
+// counted has the disruption controller count all budgets that are marked; what they say has not
+// changed.
 func (s *story) counted(string, options) {
 	for _, b := range s.facts.Budgets {
 		if isStale(b) {

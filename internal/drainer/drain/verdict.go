@@ -13,7 +13,8 @@ type Action string
 
 // The actions.
 const (
-	// Rest means that nothing is to be done before an event arrives, or Verdict.Wake is over; or that the drain has ended.
+	// Rest means that nothing is to be done before an event arrives, or Verdict.Wake is over; or that
+	// the drain has ended.
 	Rest Action = "Rest"
 	// Cordon marks the Node as unschedulable. The pods that were read before are not live any more.
 	Cordon Action = "Cordon"
@@ -21,8 +22,9 @@ const (
 	List Action = "List"
 	// Watch begins to watch what the drain depends on.
 	Watch Action = "Watch"
-	// RequestRecount writes to budgets that their status is older than their spec, so that the disruption controller counts them again.
-	// Until then they allow no eviction. Those for which that failed are recorded with Memory.Unmarked.
+	// RequestRecount writes to budgets that their status is older than their spec, so that the
+	// disruption controller counts them again. Until then they allow no eviction. Those for which that
+	// failed are recorded with Memory.Unmarked.
 	RequestRecount Action = "RequestRecount"
 	// Remove removes pods and attachments, in the given order.
 	Remove Action = "Remove"
@@ -35,7 +37,8 @@ type How string
 const (
 	// Evict uses the eviction API, which checks the pod's budget.
 	Evict How = "Evict"
-	// Take takes a disruption from each of several budgets, which the eviction API cannot do, and deletes the pod.
+	// Take takes a disruption from each of several budgets, which the eviction API cannot do, and
+	// deletes the pod.
 	Take How = "Take"
 	// Delete deletes the pod without grace.
 	Delete How = "Delete"

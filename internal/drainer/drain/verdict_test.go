@@ -68,9 +68,9 @@ func budgetNames(budgets []*policyv1.PodDisruptionBudget) (names []string) {
 	return names
 }
 
-// do executes the last verdict. Refused objects are named: refuse=pod,pod. after=30s is the retryAfter of the server, and
-// reason=webhook means that it was no budget. shown=no delays the watches, and
-// answer=gone is what the server has answered in place of a deletion.
+// do executes the last verdict. Refused objects are named: refuse=pod,pod. after=30s is the
+// retryAfter of the server, and reason=webhook means that it was no budget. shown=no delays the
+// watches, and answer=gone is what the server has answered in place of a deletion.
 func (s *story) do(o options) {
 	refused := strings.Split(o["refuse"], ",")
 	attempts := maps.Clone(s.facts.Memory.Attempts)

@@ -13,8 +13,8 @@ import (
 // volume is attached to Nodes. Its key is the name of its PersistentVolume.
 type volume struct {
 	key string
-	// known reports whether its detachment can be observed: the cluster knows its CSI driver, or the cloud's driver knows
-	// the volume.
+	// known reports whether its detachment can be observed: the cluster knows its CSI driver, or the
+	// cloud's driver knows the volume.
 	known bool
 	// recreated reports whether it will be attached to another Node.
 	recreated bool
@@ -41,7 +41,8 @@ func claimName(pod *corev1.Pod, v corev1.Volume) string {
 	return ""
 }
 
-// volumesOf returns the volumes of a pod that are attached to its Node. A pod that has ended uses none any more.
+// volumesOf returns the volumes of a pod that are attached to its Node. A pod that has ended uses
+// none any more.
 func volumesOf(f Facts, pod *corev1.Pod) []volume {
 	if hasEnded(pod) {
 		return nil
@@ -61,7 +62,8 @@ func volumesOf(f Facts, pod *corev1.Pod) []volume {
 	return found
 }
 
-// judge reports whether a volume is attached to Nodes at all, and whether its detachment can be observed.
+// judge reports whether a volume is attached to Nodes at all, and whether its detachment can be
+// observed.
 func judge(f Facts, key string) (known, attachable bool) {
 	pv := f.Volumes.PVs[key]
 	switch {
@@ -78,15 +80,16 @@ func judge(f Facts, key string) (known, attachable bool) {
 	return false, !isMounted
 }
 
-// IsInline reports whether a pod's volume is attached to its Node without a PersistentVolume. There are no other kinds: inline
-// volumes of CSI drivers are not attached.
+// IsInline reports whether a pod's volume is attached to its Node without a PersistentVolume. There
+// are no other kinds: inline volumes of CSI drivers are not attached.
 func IsInline(v corev1.Volume) bool {
 	s := v.VolumeSource
 	return s.AWSElasticBlockStore != nil || s.GCEPersistentDisk != nil || s.AzureDisk != nil || s.Cinder != nil ||
 		s.VsphereVolume != nil || s.PortworxVolume != nil
 }
 
-// inlineUsers returns the pods that may use the attachments of inline volumes. Which of them uses which is not recorded.
+// inlineUsers returns the pods that may use the attachments of inline volumes. Which of them uses
+// which is not recorded.
 func inlineUsers(f Facts) []*corev1.Pod {
 	var users []*corev1.Pod
 	for _, pod := range f.Pods {
@@ -125,7 +128,8 @@ func isAttached(f Facts, key string) bool {
 	return false
 }
 
-// endsWith reports whether the last part of a volume's name is the cloud's ID. The part before it depends on the plugin.
+// endsWith reports whether the last part of a volume's name is the cloud's ID. The part before it
+// depends on the plugin.
 func endsWith(name, id string) bool {
 	before, found := strings.CutSuffix(name, id)
 	return found && (before == "" || strings.ContainsAny(before[len(before)-1:], "/^: "))
@@ -152,7 +156,8 @@ type traffic struct {
 	next      time.Time // when this may be different, with nothing else happening
 }
 
-// follow returns the movement of the volumes, and what to remember of it. isGoing reports which pods are leaving.
+// follow returns the movement of the volumes, and what to remember of it. isGoing reports which
+// pods are leaving.
 func follow(f Facts, isGoing func(*corev1.Pod) bool) traffic {
 	t := traffic{users: map[string][]*corev1.Pod{}, moving: map[string]bool{}, stuck: map[string]time.Time{}, memory: map[string]VolumeMemory{}}
 	for _, pod := range f.Pods {
@@ -195,7 +200,8 @@ func goAll(pods []*corev1.Pod, isGoing func(*corev1.Pod) bool) bool {
 	return true
 }
 
-// idle handles a volume that no pod of the Node uses: it is detached, and then attached to another Node.
+// idle handles a volume that no pod of the Node uses: it is detached, and then attached to another
+// Node.
 func (t *traffic) idle(f Facts, key string) {
 	if _, done := t.memory[key]; done { // also if it is in use
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// world is a small model of all that a drain has to do with. Passes run over it as the controller runs them: they see it
-// late, and are broken off anywhere.
+// world is a small model of all that a drain has to do with. Passes run over it as the controller
+// runs them: they see it late, and are broken off anywhere.
 type world struct {
 	t         *rapid.T
 	facts     Facts // as it is; the memory is that of the process
@@ -27,7 +27,8 @@ type world struct {
 	faultless bool // no more faults
 	// refused is when pods were refused first.
 	refused map[types.UID]time.Time
-	// written is how many versions of budgets there were, and counted are those that were counted since the process began.
+	// written is how many versions of budgets there were, and counted are those that were counted
+	// since the process began.
 	written int
 	counted map[types.UID]bool
 }
@@ -208,8 +209,9 @@ func (w *world) check(f Facts, v Verdict) string {
 	return w.checkRemovals(f, v, isForced)
 }
 
-// checkBlocked checks the reported reasons that block pods: never a disruption that was taken for the pod itself. A budget that is about
-// to be counted holds all of its pods, regardless of what was taken from it.
+// checkBlocked checks the reported reasons that block pods: never a disruption that was taken for
+// the pod itself. A budget that is about to be counted holds all of its pods, regardless of what
+// was taken from it.
 func checkBlocked(f Facts, v Verdict) string {
 	for _, h := range v.Progress.Blocked {
 		for _, b := range f.Budgets {
@@ -254,7 +256,8 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 	return checkOverdue(f, v)
 }
 
-// isEarly reports whether a pod has been refused for a shorter time than its machine allows. One with several budgets is not evicted.
+// isEarly reports whether a pod has been refused for a shorter time than its machine allows. One
+// with several budgets is not evicted.
 func (w *world) isEarly(f Facts, pod *corev1.Pod) bool {
 	since, isRefused := w.refused[pod.UID]
 	if len(guards(f, pod)) > 1 { // it may have been held before it was asked for
@@ -454,7 +457,8 @@ func aDrain(t *rapid.T) {
 	w.settle()
 }
 
-// settle ends all faults. Pods and volumes may go or stay; the drain ends in any case, and only its own requests wake it.
+// settle ends all faults. Pods and volumes may go or stay; the drain ends in any case, and only its
+// own requests wake it.
 func (w *world) settle() {
 	w.faultless = true
 	goes := w.chance("pods and volumes go", 2)

@@ -22,7 +22,8 @@ type Config struct {
 	Metadata metadata.Interface
 	// OwnsPool reports whether this replica may work on a pool now.
 	OwnsPool func(pool *v1alpha1.MachineConfigPool) bool
-	// Owns reports whether this replica may work on the KubeletConfig, or the ControllerConfig, of a name now.
+	// Owns reports whether this replica may work on the KubeletConfig, or the ControllerConfig, of a
+	// name now.
 	Owns func(name string) bool
 }
 
@@ -33,15 +34,15 @@ func (c Config) Validate() error { return required.Fields(c) }
 type Pools interface {
 	Pool(name string) (*v1alpha1.MachineConfigPool, bool)
 	Pools() []*v1alpha1.MachineConfigPool
-	// OnPool has f called with each pool that appears, changes or is removed, and with each as with a new one when the pools of this replica
-	// may have changed.
+	// OnPool has f called with each pool that appears, changes or is removed, and with each as with a
+	// new one when the pools of this replica may have changed.
 	OnPool(f func(before, after *v1alpha1.MachineConfigPool))
 }
 
 var _ Pools = (*Cache)(nil)
 
-// Cache watches the kinds of machine configuration. Create one with New. Reading is safe for concurrent use. What it returns is shared, and
-// must not be changed.
+// Cache watches the kinds of machine configuration. Create one with New. Reading is safe for
+// concurrent use. What it returns is shared, and must not be changed.
 type Cache struct {
 	cfg  Config
 	kick chan struct{}
@@ -75,8 +76,8 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// OnPool has f called with each pool that appears (before is nil), changes, or is removed (after is nil). Like the other handlers it
-// is set before Run; f must return soon.
+// OnPool has f called with each pool that appears (before is nil), changes, or is removed (after is
+// nil). Like the other handlers it is set before Run; f must return soon.
 func (c *Cache) OnPool(f func(before, after *v1alpha1.MachineConfigPool)) { c.pools.handle(f) }
 
 // OnKubeletConfig is OnPool for KubeletConfigs.
@@ -94,13 +95,15 @@ func (c *Cache) OnControllerConfig(f func(before, after *v1alpha1.ControllerConf
 // OnMachineConfig is OnPool for MachineConfigs, for changes since all were listed.
 func (c *Cache) OnMachineConfig(f func(before, after *v1alpha1.MachineConfig)) { c.configs.handle(f) }
 
-// OnRendered is OnPool for the metadata of RenderedMachineConfigs, for changes since all were listed.
+// OnRendered is OnPool for the metadata of RenderedMachineConfigs, for changes since all were
+// listed.
 func (c *Cache) OnRendered(f func(before, after *metav1.PartialObjectMetadata)) {
 	c.rendered.handle(f)
 }
 
-// Ready reports whether all that this replica needs was listed. Until then nothing may be concluded from the absence of an object; when it
-// becomes ready, handlers are called with all pools, KubeletConfigs and the ControllerConfig.
+// Ready reports whether all that this replica needs was listed. Until then nothing may be concluded
+// from the absence of an object; when it becomes ready, handlers are called with all pools,
+// KubeletConfigs and the ControllerConfig.
 func (c *Cache) Ready() bool {
 	return c.hasSmall() && (!c.needsLarge() || c.configs.isListed() && c.rendered.isListed())
 }
@@ -110,7 +113,8 @@ func (c *Cache) hasSmall() bool {
 	return c.pools.isListed() && c.kubelets.isListed() && c.controls.isListed()
 }
 
-// needsLarge reports whether the replica owns something that MachineConfigs and RenderedMachineConfigs are needed for.
+// needsLarge reports whether the replica owns something that MachineConfigs and
+// RenderedMachineConfigs are needed for.
 func (c *Cache) needsLarge() bool {
 	return slices.ContainsFunc(c.Pools(), c.cfg.OwnsPool) ||
 		slices.ContainsFunc(c.KubeletConfigs(), func(k *v1alpha1.KubeletConfig) bool { return c.cfg.Owns(k.Name) }) ||
@@ -164,8 +168,9 @@ func isTheOne(c *v1alpha1.ControllerConfig) bool {
 	return c != nil && c.Name == v1alpha1.ControllerConfigName
 }
 
-// Look has what this replica owns determined again, and the handlers called with all pools, KubeletConfigs and the ControllerConfig: slots were
-// opened or lost, or a namespace is served again. It returns at once.
+// Look has what this replica owns determined again, and the handlers called with all pools,
+// KubeletConfigs and the ControllerConfig: slots were opened or lost, or a namespace is served
+// again. It returns at once.
 func (c *Cache) Look() {
 	c.announceAgain()
 	c.again()

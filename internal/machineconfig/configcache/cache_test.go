@@ -205,7 +205,8 @@ func TestEveryOwnerHasMachineConfigs(t *testing.T) {
 	}
 }
 
-// The first pool of a replica is announced again when MachineConfigs are listed: it could not be reconciled before.
+// The first pool of a replica is announced again when MachineConfigs are listed: it could not be
+// reconciled before.
 func TestFirstPoolIsAnnouncedWhenReady(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.own("q")
@@ -224,7 +225,8 @@ func TestFirstPoolIsAnnouncedWhenReady(t *testing.T) {
 	})
 }
 
-// Changes of labels are delivered with what was before, and only the ControllerConfig of the one name is.
+// Changes of labels are delivered with what was before, and only the ControllerConfig of the one
+// name is.
 func TestHandlersSeeChanges(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.own("p")

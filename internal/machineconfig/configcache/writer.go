@@ -29,7 +29,8 @@ func NewWriter(client fleetclient.MachineConfigsGetter) *Writer {
 	return &Writer{client: client, configs: patch.New(func(string) patch.Patcher[*v1alpha1.MachineConfig] { return client.MachineConfigs() })}
 }
 
-// Create creates a MachineConfig. Errors: those of the request; one that exists already, which the cache does not show yet, is a conflict.
+// Create creates a MachineConfig. Errors: those of the request; one that exists already, which the
+// cache does not show yet, is a conflict.
 func (w *Writer) Create(ctx context.Context, want *v1alpha1.MachineConfig) error {
 	created, err := w.client.MachineConfigs().Create(ctx, want, metav1.CreateOptions{})
 	if err != nil {
@@ -43,7 +44,8 @@ func (w *Writer) Create(ctx context.Context, want *v1alpha1.MachineConfig) error
 	return nil
 }
 
-// Keep writes what differs of a MachineConfig that exists. One that is being deleted is left alone: it is created again when it is gone.
+// Keep writes what differs of a MachineConfig that exists. One that is being deleted is left alone:
+// it is created again when it is gone.
 func (w *Writer) Keep(ctx context.Context, cached, want *v1alpha1.MachineConfig) error {
 	existing := w.configs.Newest(cached)
 	if existing.DeletionTimestamp != nil || IsAs(existing, want) {

@@ -13,10 +13,12 @@ type Settings struct {
 // shortest is the minimum time between two checks: a Timeout or Period of 0 must not cause a loop.
 const shortest = time.Second
 
-// Every is the time between two checks of a server that does not answer, and for how long an answer is awaited.
+// Every is the time between two checks of a server that does not answer, and for how long an answer
+// is awaited.
 func (s Settings) Every() time.Duration { return max(s.Timeout/5, shortest) }
 
-// State is what was observed of one server. The zero value is that of a process that has not checked it.
+// State is what was observed of one server. The zero value is that of a process that has not
+// checked it.
 type State struct {
 	answered time.Time // when the last check began that was answered
 	failing  time.Time // when the first check began that was not answered since; zero while the server answers
@@ -24,12 +26,14 @@ type State struct {
 	fact     Fact
 }
 
-// Fact is what decisions need to know of a server. The zero value means that it is not checked: it always was there.
+// Fact is what decisions need to know of a server. The zero value means that it is not checked: it
+// always was there.
 type Fact struct {
 	// Away reports whether the server is away.
 	Away bool
-	// From is when it was last there before the last outage, and Back when it was there again; Back is zero during the first outage, and
-	// before From during a later one. Both are zero before the first outage.
+	// From is when it was last there before the last outage, and Back when it was there again; Back is
+	// zero during the first outage, and before From during a later one. Both are zero before the first
+	// outage.
 	From, Back time.Time
 	// Reached is when this process first reached the server, and the present while it has not.
 	Reached time.Time
@@ -86,8 +90,9 @@ func (s State) Next(settings Settings) time.Duration {
 	return settings.Every()
 }
 
-// Settle is how long what a server shows is not acted on after it is there again, and after a process has first reached it: Nodes report
-// their health again within it. The clocks of machines begin anew within half of it.
+// Settle is how long what a server shows is not acted on after it is there again, and after a
+// process has first reached it: Nodes report their health again within it. The clocks of machines
+// begin anew within half of it.
 const Settle = time.Minute
 
 // Both returns what decisions that depend on two servers need to know.
@@ -105,7 +110,8 @@ func Both(a, b Fact) Fact {
 	return both
 }
 
-// Settled returns when what the server shows may be acted on; zero if at any time. It has no meaning while the server is away.
+// Settled returns when what the server shows may be acted on; zero if at any time. It has no
+// meaning while the server is away.
 func (f Fact) Settled() time.Time {
 	if last := later(f.Back, f.Reached); !last.IsZero() {
 		return last.Add(Settle)
@@ -113,7 +119,8 @@ func (f Fact) Settled() time.Time {
 	return time.Time{}
 }
 
-// Extend returns a deadline of something that began at a time, later by what the last outage has taken of its time.
+// Extend returns a deadline of something that began at a time, later by what the last outage has
+// taken of its time.
 func (f Fact) Extend(since, deadline time.Time) time.Time {
 	from := later(f.From, since)
 	if f.Away || !f.Back.After(from) || !deadline.After(f.From) {

@@ -25,7 +25,8 @@ type Clients struct {
 	Metadata metadata.Interface
 }
 
-// Config returns the configuration of a client of the server that sends JSON, also for built-in kinds.
+// Config returns the configuration of a client of the server that sends JSON, also for built-in
+// kinds.
 func (s *Server) Config() *rest.Config { return configOf(s) }
 
 func configOf(transport http.RoundTripper) *rest.Config {
@@ -48,7 +49,8 @@ func ClientsThrough(transport http.RoundTripper) Clients {
 	return Clients{Core: core, Machines: machineclient.New(machines), Configs: configs, Metadata: names}
 }
 
-// Recording returns a server with the objects, by the clock of the process, that records its requests.
+// Recording returns a server with the objects, by the clock of the process, that records its
+// requests.
 func Recording(objs ...Typed) *Server {
 	s := New("s", clock.RealClock{}.Now)
 	s.records = true
@@ -70,8 +72,8 @@ func (s *Server) Configs() fleetclient.FleetV1alpha1Interface { return s.clients
 // Metadata returns a client of the server for metadata.
 func (s *Server) Metadata() metadata.Interface { return s.clients().Metadata }
 
-// Via is the way of a client to the server: it calls send, which sends a request, or does not, and returns what the client gets as the
-// error; nil for the answer of the last request that was sent.
+// Via is the way of a client to the server: it calls send, which sends a request, or does not, and
+// returns what the client gets as the error; nil for the answer of the last request that was sent.
 type Via func(r Request, send func() error) error
 
 // Via returns clients of the server all of whose requests use a way.

@@ -42,7 +42,8 @@ func (r Request) matches(pattern string) bool {
 	return matches
 }
 
-// requestOf returns a request with what its path, its query and its body say about it. Errors: those of targetOf and of reading the body.
+// requestOf returns a request with what its path, its query and its body say about it. Errors:
+// those of targetOf and of reading the body.
 func requestOf(r *http.Request) (Request, error) {
 	var body []byte
 	if r.Body != nil {
@@ -83,24 +84,26 @@ func requestOf(r *http.Request) (Request, error) {
 	return q, nil
 }
 
-// Fault has the server call f before each request from now on. If f returns an error, the request is not executed: the answer is the
-// error's status, or none if it has no status. f may wait, until the request ends at the latest. Nil ends that.
+// Fault has the server call f before each request from now on. If f returns an error, the request
+// is not executed: the answer is the error's status, or none if it has no status. f may wait, until
+// the request ends at the latest. Nil ends that.
 func (s *Server) Fault(f func(r Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Lose has the server call f after each request from now on that was executed. If f returns an error, that is the answer instead, as
-// that of Fault: the client does not know that the request has taken effect. Nil ends that.
+// Lose has the server call f after each request from now on that was executed. If f returns an
+// error, that is the answer instead, as that of Fault: the client does not know that the request
+// has taken effect. Nil ends that.
 func (s *Server) Lose(f func(r Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose = f
 }
 
-// Away makes the server stop answering, or answer again. Requests that arrive while it is away are never executed, and watches show what
-// they have missed when it is back.
+// Away makes the server stop answering, or answer again. Requests that arrive while it is away are
+// never executed, and watches show what they have missed when it is back.
 func (s *Server) Away(away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +123,8 @@ func (s *Server) untilBack() (back <-chan struct{}, atMost time.Duration) {
 	return s.back, math.MaxInt64
 }
 
-// Refuse makes the server answer requests that match a pattern of path.Match, such as "patch nodes" or "* secrets", with an error, as
-// Fault does and in its place.
+// Refuse makes the server answer requests that match a pattern of path.Match, such as "patch nodes"
+// or "* secrets", with an error, as Fault does and in its place.
 func (s *Server) Refuse(pattern string, err error) {
 	s.Fault(func(r Request) error {
 		if r.matches(pattern) {

@@ -78,7 +78,8 @@ func TestUpdatesThatAreInvalid(t *testing.T) {
 	}
 }
 
-// While the server is away, nothing is executed and no watch shows anything. What was missed is shown later.
+// While the server is away, nothing is executed and no watch shows anything. What was missed is
+// shown later.
 func TestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New("s", time.Now)

@@ -51,7 +51,8 @@ type target struct {
 	kind        kind
 }
 
-// targetOf parses a path: /api/<version>/… or /apis/<group>/<version>/…, and then [namespaces/<namespace>/]<resource>[/<name>[/<subresource>]].
+// targetOf parses a path: /api/<version>/… or /apis/<group>/<version>/…, and then
+// [namespaces/<namespace>/]<resource>[/<name>[/<subresource>]].
 func targetOf(at *url.URL) (t target, err error) {
 	parts := strings.Split(strings.Trim(at.Path, "/"), "/")
 	unknown := apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "no such path: "+at.Path, 0, false)

@@ -22,7 +22,8 @@ type Object struct {
 	partial func() []byte // as PartialObjectMetadata
 }
 
-// newObject creates an object of a document, which must not be changed any more. On the wire its kind is first, as an API server writes it.
+// newObject creates an object of a document, which must not be changed any more. On the wire its
+// kind is first, as an API server writes it.
 func newObject(u *unstructured.Unstructured) (*Object, error) {
 	fields := maps.Clone(u.Object)
 	delete(fields, "kind")

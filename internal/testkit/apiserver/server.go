@@ -59,7 +59,8 @@ type pages struct {
 	rest     []*Object
 }
 
-// New returns a server without objects. The name distinguishes the UIDs of several servers, now is its clock.
+// New returns a server without objects. The name distinguishes the UIDs of several servers, now is
+// its clock.
 func New(name string, now func() time.Time) *Server {
 	s := &Server{name: name, now: now, stores: map[string]*store{}, pages: map[string]pages{}, era: make(chan struct{}), follow: map[string]func(*Object, bool){}}
 	s.clients = sync.OnceValue(func() Clients { return ClientsThrough(s) })
@@ -94,8 +95,8 @@ func (s *Server) sorted(resource string) []*Object {
 	})
 }
 
-// Put stores an object unchanged, without any of the checks of a request, and returns it as it is stored.
-// Errors: it cannot be encoded.
+// Put stores an object unchanged, without any of the checks of a request, and returns it as it is
+// stored. Errors: it cannot be encoded.
 func (s *Server) Put(resource string, document map[string]any) (*Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +119,8 @@ func (s *Server) put(resource string, u *unstructured.Unstructured) (*Object, er
 	return s.write(st, before, u)
 }
 
-// Edit changes an object, like a client that has just read it; there is no new version if nothing changes. It reports whether the object exists. edit must not use the server.
+// Edit changes an object, like a client that has just read it; there is no new version if nothing
+// changes. It reports whether the object exists. edit must not use the server.
 func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.Unstructured)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +147,8 @@ func (s *Server) Remove(resource, namespace, name string) {
 	}
 }
 
-// Delete deletes an object as a request without preconditions does: it stays while it has finalizers.
+// Delete deletes an object as a request without preconditions does: it stays while it has
+// finalizers.
 func (s *Server) Delete(resource, namespace, name string) {
 	t := target{resource: resource, kind: kinds[resource]}
 	t.Namespace, t.Name = namespace, name
@@ -225,7 +228,8 @@ func (s *Server) Save() Snapshot {
 // bump is by how much a restore raises the revision, as etcd's documentation recommends.
 const bump = 1_000_000
 
-// Restore restores a backup, with a raised revision and everything before it compacted. All watches end.
+// Restore restores a backup, with a raised revision and everything before it compacted. All watches
+// end.
 func (s *Server) Restore(saved Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +243,9 @@ func (s *Server) Restore(saved Snapshot) {
 	s.endWatches()
 }
 
-// Replace stores an object with its own UID in the place of the one of its name, regardless of that one's finalizers. All watches
-// end without showing that; only a list shows the new object. Errors: it cannot be encoded.
+// Replace stores an object with its own UID in the place of the one of its name, regardless of that
+// one's finalizers. All watches end without showing that; only a list shows the new object. Errors:
+// it cannot be encoded.
 func (s *Server) Replace(resource string, document map[string]any) (*Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,9 @@ type Typed interface {
 	runtime.Object
 }
 
-// Add stores an object as it is, also with its status, and returns it as it is stored: with a version, and with a UID and a time of
-// creation if it had none. It is the next version of the one of its name, if there is one. It panics when the kind is not known.
+// Add stores an object as it is, also with its status, and returns it as it is stored: with a
+// version, and with a UID and a time of creation if it had none. It is the next version of the one
+// of its name, if there is one. It panics when the kind is not known.
 func Add[T Typed](s *Server, obj T) T {
 	of := obj.GetObjectKind().GroupVersionKind()
 	for _, known := range []*runtime.Scheme{scheme.Scheme, fleetscheme.Scheme} {
@@ -76,8 +77,8 @@ func (s *Server) add(resource string, u *unstructured.Unstructured, of schema.Gr
 	return stored
 }
 
-// Merge merges a patch into an object, or into its status, as a request does that is neither recorded nor rejected by Fault. It panics when
-// the patch cannot be applied.
+// Merge merges a patch into an object, or into its status, as a request does that is neither
+// recorded nor rejected by Fault. It panics when the patch cannot be applied.
 func (s *Server) Merge(resource, namespace, name, patch string, subresource ...string) {
 	t := target{resource: resource, kind: kinds[resource], subresource: strings.Join(subresource, "")}
 	t.Namespace, t.Name = namespace, name
@@ -86,7 +87,8 @@ func (s *Server) Merge(resource, namespace, name, patch string, subresource ...s
 	}
 }
 
-// Read returns a stored object as its Go type, without fields that have another type there; nil when there is none.
+// Read returns a stored object as its Go type, without fields that have another type there; nil
+// when there is none.
 func Read[T any](s *Server, resource, namespace, name string) *T {
 	if o := s.Get(resource, namespace, name); o != nil {
 		return typed[T](o)
@@ -102,8 +104,9 @@ func ReadAll[T any](s *Server, resource string) (all []*T) {
 	return all
 }
 
-// Follow calls f for each object of a resource, and at each change from now on, before the request that makes it is answered. gone reports
-// whether the object, in its last version, was removed. f takes the place of the one before; it must not use the server.
+// Follow calls f for each object of a resource, and at each change from now on, before the request
+// that makes it is answered. gone reports whether the object, in its last version, was removed. f
+// takes the place of the one before; it must not use the server.
 func Follow[T any](s *Server, resource string, f func(obj *T, gone bool)) {
 	s.show(resource, func(o *Object, gone bool) { f(typed[T](o), gone) })
 }
@@ -117,7 +120,8 @@ func typed[T any](o *Object) *T {
 	return obj
 }
 
-// Change is Edit with the object as its Go type. It panics when the object cannot be decoded or encoded.
+// Change is Edit with the object as its Go type. It panics when the object cannot be decoded or
+// encoded.
 func Change[T any](s *Server, resource, namespace, name string, change func(*T)) bool {
 	return s.Edit(resource, namespace, name, func(u *unstructured.Unstructured) {
 		obj := new(T)

@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// ShowIn makes a view show everything from now on, in the place of the one before: each change before its request is answered.
+// ShowIn makes a view show everything from now on, in the place of the one before: each change
+// before its request is answered.
 func (s *Server) ShowIn(view *objectcache.View) {
 	for resource, show := range shownIn(view) {
 		s.show(resource, show)
@@ -39,7 +40,8 @@ func shownInStore[T metav1.Object](store *objectcache.Store[T]) func(*Object, bo
 	}
 }
 
-// asClient returns what a client gets for an object of the machine API: its Go type, or a *decode.Failure.
+// asClient returns what a client gets for an object of the machine API: its Go type, or a
+// *decode.Failure.
 func asClient(raw []byte) runtime.Object {
 	config := decode.Config(&rest.Config{})
 	decoder, err := runtime.NewClientNegotiator(config.NegotiatedSerializer, *config.GroupVersion).Decoder(runtime.ContentTypeJSON, nil)
@@ -53,7 +55,8 @@ func asClient(raw []byte) runtime.Object {
 	return obj
 }
 
-// AddJSON stores an object of a resource, such as one that cannot be decoded. It panics when it is no JSON.
+// AddJSON stores an object of a resource, such as one that cannot be decoded. It panics when it is
+// no JSON.
 func (s *Server) AddJSON(resource, object string) {
 	document := map[string]any{}
 	err := utiljson.Unmarshal([]byte(object), &document)
@@ -86,8 +89,8 @@ type Backlog struct {
 	waiting map[string][]func() // by resource, the oldest first
 }
 
-// ShowLate makes a view show everything in its current version, in the place of the view before, and later changes when
-// Show is called. The delays of the kinds are independent of each other.
+// ShowLate makes a view show everything in its current version, in the place of the view before,
+// and later changes when Show is called. The delays of the kinds are independent of each other.
 func (s *Server) ShowLate(view *objectcache.View) *Backlog {
 	s.ShowIn(view)
 	b := &Backlog{waiting: map[string][]func(){}}

@@ -28,9 +28,9 @@ type Events struct {
 	era      <-chan struct{}
 	until    time.Time // the end of the watch; zero for none
 	bookmark bool
-	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns a channel that is closed
-	// when reading may continue, and after what time the connection breaks; it returns nil when reading may continue now.
-	// Both are set before the body is read.
+	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns a
+	// channel that is closed when reading may continue, and after what time the connection breaks; it
+	// returns nil when reading may continue now. Both are set before the body is read.
 	Lag   func(at time.Time) time.Time
 	Delay func() (delayed <-chan struct{}, atMost time.Duration)
 
@@ -99,7 +99,8 @@ func (w *Events) Close() error {
 	return nil
 }
 
-// Read returns bytes of the next event. Errors: io.EOF at the end of the watch, and that of the request's context.
+// Read returns bytes of the next event. Errors: io.EOF at the end of the watch, and that of the
+// request's context.
 func (w *Events) Read(p []byte) (int, error) {
 	for w.rest.Len() == 0 {
 		if err := w.wait(); err != nil {
@@ -114,7 +115,8 @@ func (w *Events) Read(p []byte) (int, error) {
 	return w.rest.Read(p)
 }
 
-// delay waits for as long as Delay returns. Errors: the watch has ended meanwhile, by its own timeout too.
+// delay waits for as long as Delay returns. Errors: the watch has ended meanwhile, by its own
+// timeout too.
 func (w *Events) delay() error {
 	for {
 		if isClosed(w.era) {
@@ -173,8 +175,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// after returns the next change, or the channel that is closed at the next one. A watch continues where it is, also when
-// the history was compacted meanwhile.
+// after returns the next change, or the channel that is closed at the next one. A watch continues
+// where it is, also when the history was compacted meanwhile.
 func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -222,7 +224,8 @@ func (w *Events) send(c change) error {
 	return nil
 }
 
-// pause waits for a channel to be closed, or for so long; 0 means without limit. Errors: the watch ends meanwhile.
+// pause waits for a channel to be closed, or for so long; 0 means without limit. Errors: the watch
+// ends meanwhile.
 func (w *Events) pause(until <-chan struct{}, d time.Duration) error {
 	var timeout <-chan time.Time
 	if d > 0 {

@@ -167,7 +167,8 @@ func (t target) validate(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// restrict reverts the parts of a write that its path must not change, and sets the fields that the server decides.
+// restrict reverts the parts of a write that its path must not change, and sets the fields that the
+// server decides.
 func restrict(t target, before *Object, u *unstructured.Unstructured) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	switch {
@@ -262,7 +263,8 @@ func (s *Server) delete(t target, body []byte, dryRun bool) (*Object, error) {
 	return s.write(st, before, u)
 }
 
-// graceOf returns for how many seconds a deleted object stays: a pod on a Node, which its kubelet removes, unless it has ended.
+// graceOf returns for how many seconds a deleted object stays: a pod on a Node, which its kubelet
+// removes, unless it has ended.
 func graceOf(t target, o *Object, requested *int64) int64 {
 	node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
 	phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")

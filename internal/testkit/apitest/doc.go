@@ -1,2 +1,3 @@
-// Package apitest records what controllers report in tests, their Events and the receipts of their deletions, and holds none of these deletions.
+// Package apitest records what controllers report in tests, their Events and the receipts of their
+// deletions, and holds none of these deletions.
 package apitest

@@ -23,7 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// Bench is a cluster in memory, which is control and target cluster, with a replica that owns everything. Run creates one.
+// Bench is a cluster in memory, which is control and target cluster, with a replica that owns
+// everything. Run creates one.
 type Bench struct {
 	*testing.T
 
@@ -89,7 +90,8 @@ func Run(t *testing.T, test func(b *Bench)) {
 	})
 }
 
-// Start runs the cache and controllers until the end of the test, or until the returned function is called.
+// Start runs the cache and controllers until the end of the test, or until the returned function is
+// called.
 func (b *Bench) Start(controllers ...interface{ Run(ctx context.Context) }) (stop func()) {
 	ctx, end := context.WithCancel(b.ctx)
 	for _, c := range append(controllers, b.Cache) {
@@ -161,8 +163,8 @@ func (b *Bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Server.RoundTrip(r)
 }
 
-// Fail has the requests for which fault returns true, "METHOD resource/name", fail before they reach the server; nil ends that. Watches do not
-// fail.
+// Fail has the requests for which fault returns true, "METHOD resource/name", fail before they
+// reach the server; nil ends that. Watches do not fail.
 func (b *Bench) Fail(fault func(request string) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,7 +186,8 @@ func (b *Bench) Put(resource, document string) {
 	b.store(resource, document, b.Server.Put)
 }
 
-// Replace stores an object, which is YAML, in the place of the one of its name, and waits until that has been noticed: no watch shows it.
+// Replace stores an object, which is YAML, in the place of the one of its name, and waits until
+// that has been noticed: no watch shows it.
 func (b *Bench) Replace(resource, document string) {
 	b.Helper()
 	b.store(resource, document, b.Server.Replace)

@@ -1,2 +1,3 @@
-// Package configtest runs controllers of machine configuration against clusters in memory, for their tests.
+// Package configtest runs controllers of machine configuration against clusters in memory, for
+// their tests.
 package configtest

@@ -1,11 +1,13 @@
-// Package fakecloud is a cloud in memory, for tests of controllers and for those that run whole replicas of the fleet.
+// Package fakecloud is a cloud in memory, for tests of controllers and for those that run whole
+// replicas of the fleet.
 //
-// A Cloud has resources: VMs, and what else was created for Machines. Its Driver is a driver.Driver and a driver.Sweeper that keeps their
-// contracts: a create finds the VM that has the Machine's UID, and a VM with another UID is never deleted. Calls are recorded. They can be
-// made to fail, before or after they take effect, or pass their own way, as from a process with a network.
+// A Cloud has resources: VMs, and what else was created for Machines. Its Driver is a driver.Driver
+// and a driver.Sweeper that keeps their contracts: a create finds the VM that has the Machine's
+// UID, and a VM with another UID is never deleted. Calls are recorded. They can be made to fail,
+// before or after they take effect, or pass their own way, as from a process with a network.
 //
-// Guarantees: a Cloud is safe for concurrent use, and starts no goroutine. Not guaranteed: what a cloud does with a VM that runs. Tests
-// have it join as a Node.
+// Guarantees: a Cloud is safe for concurrent use, and starts no goroutine. Not guaranteed: what a
+// cloud does with a VM that runs. Tests have it join as a Node.
 package fakecloud
 
 import (
@@ -120,7 +122,8 @@ func (c *Cloud) Add(r Resource) *Resource {
 	return &r
 }
 
-// Change calls f with all resources that there ever were, which it may change. It must not use the cloud.
+// Change calls f with all resources that there ever were, which it may change. It must not use the
+// cloud.
 func (c *Cloud) Change(f func(all []*Resource)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +189,8 @@ func (c *Cloud) Calls(op driver.Op) (found []Call) {
 	return found
 }
 
-// Deleted returns the IDs of the resources whose deletion the cloud has accepted from a sweep, once for each call.
+// Deleted returns the IDs of the resources whose deletion the cloud has accepted from a sweep, once
+// for each call.
 func (c *Cloud) Deleted() (ids []string) {
 	for _, call := range c.Calls(driver.OpSweep) {
 		if !call.Failed {

@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Via is the way of calls to a cloud: it calls send, which sends a call, or does not, and returns what the caller gets as the error. An
-// answer is lost with an error that is not that of send.
+// Via is the way of calls to a cloud: it calls send, which sends a call, or does not, and returns
+// what the caller gets as the error. An answer is lost with an error that is not that of send.
 type Via func(ctx context.Context, call Call, send func() error) error
 
 // Driver is a driver of a cloud.
@@ -63,7 +63,8 @@ func do[R any](ctx context.Context, d *Driver, call Call, effect func(*R) error)
 	return answer, err
 }
 
-// find returns the VMs of a Machine that have not begun to end, and whether its provider ID names another one. The cloud's lock is held.
+// find returns the VMs of a Machine that have not begun to end, and whether its provider ID names
+// another one. The cloud's lock is held.
 func (d *Driver) find(t driver.Target) (own []*Resource, left bool) {
 	for _, r := range d.cloud.all {
 		if r.Live() && r.Kind == driver.ResourceVM {

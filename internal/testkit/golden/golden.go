@@ -1,7 +1,8 @@
-// Package golden compares what code says with files of the repository, which -update writes: the flag is the same for all tests.
+// Package golden compares what code says with files of the repository, which -update writes: the
+// flag is the same for all tests.
 //
-// Guarantees: a test that fails names the command that writes its files. Not guaranteed: that what is written is right. The author has to
-// review the changes.
+// Guarantees: a test that fails names the command that writes its files. Not guaranteed: that what
+// is written is right. The author has to review the changes.
 package golden
 
 import (
@@ -43,7 +44,8 @@ func Write(t *testing.T, file, now string) {
 	}
 }
 
-// Command returns the command that writes the golden files of the test, to be run in the repository's folder.
+// Command returns the command that writes the golden files of the test, to be run in the
+// repository's folder.
 func Command(t *testing.T) string {
 	t.Helper()
 	here, err := os.Getwd() // of a test: its package

@@ -40,8 +40,8 @@ func Echo(secrets ...string) string {
 	return "cannot use " + strings.Join(echoed, ", ")
 }
 
-// forms returns the forms of a secret by their names. In base64 the text depends on the position of the secret in what is encoded; its
-// first and last characters depend on what is around it.
+// forms returns the forms of a secret by their names. In base64 the text depends on the position of
+// the secret in what is encoded; its first and last characters depend on what is around it.
 func forms(secret string) map[string]string {
 	quoted := strconv.Quote(secret)
 	all := map[string]string{

@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-// All reads the files that match a pattern. It fails the test when there is none, or one cannot be read.
+// All reads the files that match a pattern. It fails the test when there is none, or one cannot be
+// read.
 func All(t *testing.T, pattern string) []File {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -28,8 +29,9 @@ func All(t *testing.T, pattern string) []File {
 	return files
 }
 
-// Run computes the verdict on each scenario of the files that match the pattern, and compares it with the one in the file.
-// With -update it writes them into the files instead; then the change of the files has to be reviewed.
+// Run computes the verdict on each scenario of the files that match the pattern, and compares it
+// with the one in the file. With -update it writes them into the files instead; then the change of
+// the files has to be reviewed.
 func Run(t *testing.T, pattern string, decide func(t *testing.T, s Scenario) string) {
 	t.Helper()
 	for _, f := range All(t, pattern) {

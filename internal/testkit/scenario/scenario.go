@@ -37,7 +37,8 @@ type File struct {
 	lines []string
 }
 
-// Read reads a file. Errors: it cannot be read, or is not in the format that the package comment describes.
+// Read reads a file. Errors: it cannot be read, or is not in the format that the package comment
+// describes.
 func Read(path string) (File, error) {
 	content, err := os.ReadFile(path) //nolint:gosec // a file of the test that calls
 	if err != nil {
@@ -99,8 +100,8 @@ func (f *File) parse() error {
 	return nil
 }
 
-// Rewrite writes the file with other verdicts, one for each scenario in order. Errors: it cannot be written, or a verdict
-// has a blank line.
+// Rewrite writes the file with other verdicts, one for each scenario in order. Errors: it cannot be
+// written, or a verdict has a blank line.
 func (f *File) Rewrite(verdicts []string) error {
 	var out []string
 	last := 0

@@ -1,2 +1,3 @@
-// Package targettest has what tests of several packages need of a target cluster for which the fake clientset of client-go stands.
+// Package targettest has what tests of several packages need of a target cluster for which the fake
+// clientset of client-go stands.
 package targettest

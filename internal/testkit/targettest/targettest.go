@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// Requests returns the requests that the cluster has received, in their order, each as "patch nodes" or "patch nodes/status".
+// Requests returns the requests that the cluster has received, in their order, each as "patch
+// nodes" or "patch nodes/status".
 func Requests(cluster *fake.Clientset) []string {
 	var created []string
 	for _, a := range cluster.Actions() {
@@ -18,7 +19,8 @@ func Requests(cluster *fake.Clientset) []string {
 	return created
 }
 
-// PodOn returns a pod of the namespace "a" on a Node, whose UID is its name. owner is the kind of its controller; "" means none.
+// PodOn returns a pod of the namespace "a" on a Node, whose UID is its name. owner is the kind of
+// its controller; "" means none.
 func PodOn(node, name, owner string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
 	if owner != "" {

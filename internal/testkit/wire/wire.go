@@ -20,7 +20,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-// Manifests decodes the documents of a file without room for unknown fields, and encodes them without loss.
+// Manifests decodes the documents of a file without room for unknown fields, and encodes them
+// without loss.
 func Manifests(t *testing.T, path string, addToScheme func(*runtime.Scheme) error) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -46,7 +47,8 @@ func Manifests(t *testing.T, path string, addToScheme func(*runtime.Scheme) erro
 	}
 }
 
-// Fields compares every field's path and type on the wire with a list, whose every change breaks a client.
+// Fields compares every field's path and type on the wire with a list, whose every change breaks a
+// client.
 func Fields(t *testing.T, list string, objects ...any) {
 	t.Helper()
 	var got strings.Builder
@@ -109,7 +111,8 @@ func documents(t *testing.T, path string) [][]byte {
 	}
 }
 
-// generic is a document as maps and lists. Null and {} are omitted: they are equivalent to no value.
+// generic is a document as maps and lists. Null and {} are omitted: they are equivalent to no
+// value.
 func generic(t *testing.T, document []byte) any {
 	t.Helper()
 	content, err := yaml.ToJSON(document)

@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Some returns how many of all worlds a test tries: all of them, and in the short form a tenth, but at least one.
+// Some returns how many of all worlds a test tries: all of them, and in the short form a tenth, but
+// at least one.
 func Some(all int) int {
 	if !testing.Short() {
 		return all
@@ -23,8 +24,9 @@ const firstSeed = 1
 // rapids keeps tests that run at the same time from changing each other's flags of rapid.
 var rapids sync.Mutex //nolint:gochecknoglobals // so are the flags
 
-// Check checks a property in rapid's worlds: that many rounds of -rapid.checks (100), a fifth of them in the short
-// form. They are the same each time, so that a failure is due to a change of the code; -rapid.seed or RAPID_SEED tries others.
+// Check checks a property in rapid's worlds: that many rounds of -rapid.checks (100), a fifth of
+// them in the short form. They are the same each time, so that a failure is due to a change of the
+// code; -rapid.seed or RAPID_SEED tries others.
 func Check(t *testing.T, rounds int, property func(*rapid.T)) {
 	t.Helper()
 	rapids.Lock()

@@ -4,7 +4,8 @@ import (
 	"time"
 )
 
-// Unchanged is the minimum time for which a Lease that names another holder must be unchanged before it is acquired.
+// Unchanged is the minimum time for which a Lease that names another holder must be unchanged
+// before it is acquired.
 const Unchanged = 15 * time.Second
 
 // Lease is one of the two Leases of a namespace, as it was seen.
@@ -15,8 +16,8 @@ type Lease struct {
 	Holder string
 	// Since is when, by the replica's own clock, the current version was first seen.
 	Since time.Time
-	// Duration is its duration, from the last change. Machine Controller Manager writes 15 s and renews; a fleet writes a
-	// duration without practical end, once.
+	// Duration is its duration, from the last change. Machine Controller Manager writes 15 s and
+	// renews; a fleet writes a duration without practical end, once.
 	Duration time.Duration
 }
 
@@ -43,7 +44,8 @@ type World struct {
 	// Leases are the two, in any order.
 	Leases [2]Lease
 	Roots  Roots
-	// MayRelease is true for the holder of the slot of the namespace's name. Only that one releases Leases; all may acquire them.
+	// MayRelease is true for the holder of the slot of the namespace's name. Only that one releases
+	// Leases; all may acquire them.
 	MayRelease bool
 }
 
@@ -69,19 +71,22 @@ type Verdict struct {
 	Which [2]bool
 	// Other is the holder that keeps the fleet out; "" if there is none.
 	Other string
-	// Wake is the time until the next decision; 0 means when a Lease changes, or when there is work in the namespace.
+	// Wake is the time until the next decision; 0 means when a Lease changes, or when there is work in
+	// the namespace.
 	Wake time.Duration
 }
 
-// Served reports whether the fleet may work in the namespace: it holds both Leases. In a namespace that is terminating, Leases
-// that are gone count as the fleet's: no client can create them again, and the objects that are left must be deleted.
+// Served reports whether the fleet may work in the namespace: it holds both Leases. In a namespace
+// that is terminating, Leases that are gone count as the fleet's: no client can create them again,
+// and the objects that are left must be deleted.
 func Served(fleet string, leases [2]Lease, ending bool) bool {
 	mine := func(l Lease) bool { return l.Holder == fleet || ending && !l.Exists }
 	return mine(leases[0]) && mine(leases[1])
 }
 
-// Decide returns the action for the Leases of a namespace. Replicas with work there decide, and the holder of the slot of the
-// namespace's name: together they cover roots that are created while the Leases are free, whichever manager held them before.
+// Decide returns the action for the Leases of a namespace. Replicas with work there decide, and the
+// holder of the slot of the namespace's name: together they cover roots that are created while the
+// Leases are free, whichever manager held them before.
 func Decide(w World) Verdict {
 	var v Verdict
 	var held [2]bool

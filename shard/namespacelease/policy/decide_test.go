@@ -53,7 +53,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// The consequences of a decision, for all states of the two Leases, all deciding replicas and all knowledge of roots.
+// The consequences of a decision, for all states of the two Leases, all deciding replicas and all
+// knowledge of roots.
 func TestEveryCombinationEndsWithTheLeasesAcquiredOrReleased(t *testing.T) {
 	states := map[string]Lease{
 		"absent": {}, "empty": {Exists: true, Since: now}, "ours": {Exists: true, Holder: "fleet", Since: now.Add(-time.Hour)},

@@ -25,13 +25,15 @@ type ability struct {
 	*shared
 
 	activation *activation
-	// tried is the result of the last slot that opened or failed to, by target cluster; broken describes what is wrong with the watches
-	// of a target's objects.
+	// tried is the result of the last slot that opened or failed to, by target cluster; broken
+	// describes what is wrong with the watches of a target's objects.
 	tried  map[string]member.Service
 	broken map[string]string
-	// patience is how long a slot may take to open, by target cluster; where it is missing, the configured time.
+	// patience is how long a slot may take to open, by target cluster; where it is missing, the
+	// configured time.
 	patience map[string]time.Duration
-	// blind is true if the session's renewals were not visible in its watch when this was last checked.
+	// blind is true if the session's renewals were not visible in its watch when this was last
+	// checked.
 	blind bool
 	// report is the fitness that was last written to the session Lease.
 	report member.Fitness
@@ -40,8 +42,8 @@ type ability struct {
 // cluster returns the target cluster of a slot's objects.
 func (s *slot) cluster() string { return DefaultTarget }
 
-// handleOpened records that the objects of a slot are known. How long that took shows how long lists take here: the next slots may
-// take twice as long.
+// handleOpened records that the objects of a slot are known. How long that took shows how long
+// lists take here: the next slots may take twice as long.
 func (b *ability) handleOpened(now member.Moment, e Opened) {
 	if e.Slot < 0 || e.Slot >= len(b.slots) {
 		return
@@ -60,9 +62,9 @@ func (b *ability) bounded(patience time.Duration) time.Duration {
 	return min(max(patience, least), least<<mostBackOff)
 }
 
-// isBlind reports whether the session's renewals have succeeded for a long time without becoming visible in its watch. The
-// changes of other sessions are not visible then either. A failed renewal restarts the time, but does not end blindness: only a
-// renewal that becomes visible does.
+// isBlind reports whether the session's renewals have succeeded for a long time without becoming
+// visible in its watch. The changes of other sessions are not visible then either. A failed renewal
+// restarts the time, but does not end blindness: only a renewal that becomes visible does.
 func (b *ability) isBlind(now member.Moment) bool {
 	if b.blind {
 		_, observing := b.others.Observing()
@@ -72,8 +74,8 @@ func (b *ability) isBlind(now member.Moment) bool {
 	return !unseen.IsZero() && now.Since(unseen) >= b.settings.Config.BlindAfter
 }
 
-// blindWake returns when the session will be blind if no renewal becomes visible; the zero Moment if it already is or no renewal
-// is missing.
+// blindWake returns when the session will be blind if no renewal becomes visible; the zero Moment
+// if it already is or no renewal is missing.
 func (b *ability) blindWake() member.Moment {
 	if unseen := b.others.Unseen(); !unseen.IsZero() && !b.blind {
 		return unseen.Add(b.settings.Config.BlindAfter)
@@ -94,8 +96,9 @@ func (b *ability) setOpenDeadline(now member.Moment, s *slot) {
 	s.openSince, s.openBy = now, now.Add(b.bounded(b.patience[s.cluster()]))
 }
 
-// failsToOpen reports whether the deadline by which a slot had to open has passed. The session then leaves the slot alone for a
-// while, so that another session can try, and tries again later for twice as long: lists that are only slow end then.
+// failsToOpen reports whether the deadline by which a slot had to open has passed. The session then
+// leaves the slot alone for a while, so that another session can try, and tries again later for
+// twice as long: lists that are only slow end then.
 func (b *ability) failsToOpen(now member.Moment, s *slot) bool {
 	if s.opened {
 		return false

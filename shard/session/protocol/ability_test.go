@@ -104,7 +104,8 @@ func TestAReleaseWithoutAnswerEndsTheSession(t *testing.T) {
 	}
 }
 
-// The answers that nothing of its slots is in flight come after the fence, and the one for Everything does not come.
+// The answers that nothing of its slots is in flight come after the fence, and the one for
+// Everything does not come.
 func TestASuspendedSessionDoesNotEmptyItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
@@ -136,7 +137,8 @@ type write struct {
 	outcome member.Outcome
 }
 
-// TestResigning writes a second Lease in the cases that name one. After it has resigned a session is no candidate for a minute.
+// TestResigning writes a second Lease in the cases that name one. After it has resigned a session
+// is no candidate for a minute.
 func TestResigning(t *testing.T) {
 	const s = time.Second
 	refused, unanswered, done, conflict := member.Refused, member.Unanswered, member.Done, member.Conflict

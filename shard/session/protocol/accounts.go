@@ -14,8 +14,9 @@ type accountMoves struct {
 	last, blocked member.Moment
 }
 
-// record records one more move. Before blocked has passed the slot does not move again for that reason: PassOverFor after the first move,
-// HomeFor after the second, then twice as long each time. What an account answers is up to its owner, and the slot may have machines of others.
+// record records one more move. Before blocked has passed the slot does not move again for that
+// reason: PassOverFor after the first move, HomeFor after the second, then twice as long each time.
+// What an account answers is up to its owner, and the slot may have machines of others.
 func (m *accountMoves) record(s Settings, now member.Moment) {
 	if !m.last.IsZero() && now.Reached(m.blocked.Add(backOff(s.Assignment.HomeFor, mostBackOff+1))) {
 		m.times = 0
@@ -28,7 +29,8 @@ func (m *accountMoves) record(s Settings, now member.Moment) {
 	m.last, m.blocked = now, now.Add(wait)
 }
 
-// accountsOf returns what a replica reports about accounts. What we report ourselves may not be visible in the watch yet.
+// accountsOf returns what a replica reports about accounts. What we report ourselves may not be
+// visible in the watch yet.
 func (t *table) accountsOf(peer member.Peer) member.Accounts {
 	if peer.Session == t.settings.Session {
 		return t.reportedAccounts
@@ -39,7 +41,8 @@ func (t *table) accountsOf(peer member.Peer) member.Accounts {
 	return member.Accounts{}
 }
 
-// compareAccounts returns the accounts that do not answer a replica, by their keys, with what all replicas report of them.
+// compareAccounts returns the accounts that do not answer a replica, by their keys, with what all
+// replicas report of them.
 func (t *table) compareAccounts(peers []member.Peer) map[string]*assignment.Account {
 	all, slots := map[string]*assignment.Account{}, map[string]member.SlotSet{}
 	for _, peer := range peers {
@@ -91,11 +94,12 @@ func joined(one, other member.SlotSet) member.SlotSet {
 	return all
 }
 
-// needsFor is for how long a slot counts as needing an account after that was last reported: its holder reports it, and during a hand-over
-// there is none.
+// needsFor is for how long a slot counts as needing an account after that was last reported: its
+// holder reports it, and during a hand-over there is none.
 const needsFor = time.Minute
 
-// unreached returns, by replica, the classes of the accounts that do not answer it and answer another one.
+// unreached returns, by replica, the classes of the accounts that do not answer it and answer
+// another one.
 func (t *table) unreached(peers []member.Peer) map[string][]string {
 	all, of := t.compareAccounts(peers), map[string][]string{}
 	for _, peer := range peers {

@@ -36,7 +36,8 @@ func (s *stage) otherReports(a member.Accounts) {
 	})
 }
 
-// atOther returns, for each of the slots that need the account, whether it is assigned to the other replica.
+// atOther returns, for each of the slots that need the account, whether it is assigned to the other
+// replica.
 func (s *stage) atOther() (at [3]bool) {
 	for i, slot := range []int{0, 1, 5} {
 		at[i] = s.assignee(slot) == "r-1"
@@ -106,7 +107,8 @@ func TestWhatASessionReportsOfAccountsIsOnItsLease(t *testing.T) {
 	}
 }
 
-// While a slot is handed over no replica reports what its machines need; it must not return to where its account fails.
+// While a slot is handed over no replica reports what its machines need; it must not return to
+// where its account fails.
 func TestASlotThatIsHandedOverStillNeedsItsAccount(t *testing.T) {
 	s := twoReplicas(t, 4, serving(member.Serving))
 	s.step(Compared{asked(true)})
@@ -124,7 +126,8 @@ func TestASlotThatIsHandedOverStillNeedsItsAccount(t *testing.T) {
 	}
 }
 
-// A tenant's endpoint answers one replica and then the other, as often as it helps him. Slots 0, 1 and 5 have machines of others, too.
+// A tenant's endpoint answers one replica and then the other, as often as it helps him. Slots 0, 1
+// and 5 have machines of others, too.
 func TestAnAccountWhoseAnswersAlternateMovesSlotsRarely(t *testing.T) {
 	s := twoReplicas(t, 4, serving(member.Serving))
 	moves, before := 0, s.assignee(0)

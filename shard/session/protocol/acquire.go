@@ -10,15 +10,15 @@ import (
 // acquireRule is a reason for which the session does not acquire a slot that it does not hold.
 type acquireRule struct {
 	name string
-	// applies reports whether the slot is not acquired for this reason. Where that may change without an event, it has the session
-	// decide the slot again.
+	// applies reports whether the slot is not acquired for this reason. Where that may change without
+	// an event, it has the session decide the slot again.
 	applies func(*holder, member.Moment, *slot) bool
 	// clears is true if the session clears the holder then.
 	clears bool
 }
 
-// acquireRules are examined in this order, and the first that applies decides. Those that may read session Leases are the last: a
-// session that must not acquire the slot in any case needs no proof.
+// acquireRules are examined in this order, and the first that applies decides. Those that may read
+// session Leases are the last: a session that must not acquire the slot in any case needs no proof.
 var acquireRules = []acquireRule{
 	{name: "no slot Lease", applies: func(_ *holder, _ member.Moment, s *slot) bool { return s.lease == nil }},
 	{name: "earlier work in flight", applies: func(_ *holder, _ member.Moment, s *slot) bool { return s.busy }},
@@ -34,18 +34,20 @@ var acquireRules = []acquireRule{
 	{name: "the holder may live", applies: (*holder).mayHaveHolder},
 }
 
-// isNamedOnly reports whether another client has written our name, or a restored etcd shows it. The earlier holder may not have
-// noticed yet, so we do not act on it.
+// isNamedOnly reports whether another client has written our name, or a restored etcd shows it. The
+// earlier holder may not have noticed yet, so we do not act on it.
 func (h *holder) isNamedOnly(_ member.Moment, s *slot) bool {
 	return s.holder == h.settings.Session && len(s.attempts) == 0
 }
 
-// leavesAttempt reports whether we are leaving, and an attempt may still be in flight: clearing the holder makes it conflict.
+// leavesAttempt reports whether we are leaving, and an attempt may still be in flight: clearing the
+// holder makes it conflict.
 func (h *holder) leavesAttempt(_ member.Moment, s *slot) bool {
 	return h.isLeaving() && len(s.attempts) > 0
 }
 
-// isBeingReassigned reports whether we have assigned the slot to another replica as the leader, and have to write that first.
+// isBeingReassigned reports whether we have assigned the slot to another replica as the leader, and
+// have to write that first.
 func (h *holder) isBeingReassigned(_ member.Moment, s *slot) bool {
 	return s.target != "" && s.target != h.settings.Replica
 }
@@ -86,7 +88,8 @@ func (h *holder) acquire(now member.Moment, s *slot) {
 	if s.home == h.settings.Replica {
 		member.Annotate(l, v1alpha1.AnnotationHome, "")
 	}
-	// The earlier holder may have died without reporting, and the next report under its name overwrites its last one.
+	// The earlier holder may have died without reporting, and the next report under its name
+	// overwrites its last one.
 	if weight, known := h.table.reported(s); known {
 		member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
 	}

@@ -12,8 +12,8 @@ type activity int
 const (
 	// passive: it does not hold its session Lease yet, or its fence has passed.
 	passive activity = iota
-	// reading: it holds its session Lease and reads all other Leases before it acts, because another session may have acquired
-	// its slots meanwhile.
+	// reading: it holds its session Lease and reads all other Leases before it acts, because another
+	// session may have acquired its slots meanwhile.
 	reading
 	// active: it may act.
 	active
@@ -24,24 +24,26 @@ type activation struct {
 	*shared
 
 	activity activity
-	// stuck is the reason why the session empties its Lease: its lists fail, or it cannot release a slot; "" if it does not.
-	// begun is when reading began.
+	// stuck is the reason why the session empties its Lease: its lists fail, or it cannot release a
+	// slot; "" if it does not. begun is when reading began.
 	stuck string
 	begun member.Moment
-	// since is the step in which reading began; rereading is true while the read is not answered, and again is when to repeat it.
+	// since is the step in which reading began; rereading is true while the read is not answered, and
+	// again is when to repeat it.
 	since     uint64
 	rereading bool
 	again     member.Moment
-	// fenced is when the Suspended change was returned, restless its ticket while requests may still be in flight since then; 0:
-	// none are.
+	// fenced is when the Suspended change was returned, restless its ticket while requests may still
+	// be in flight since then; 0: none are.
 	fenced   member.Moment
 	restless uint64
-	// acted is true once the session has been active. Its settings are those of the fleet: it recorded them on its session Lease,
-	// and the list of all Leases that it read after that showed no others.
+	// acted is true once the session has been active. Its settings are those of the fleet: it recorded
+	// them on its session Lease, and the list of all Leases that it read after that showed no others.
 	acted bool
 }
 
-// suspend acts on the passing of the fence. It ends nothing: if a later renewal succeeds, no other session has taken the Lease.
+// suspend acts on the passing of the fence. It ends nothing: if a later renewal succeeds, no other
+// session has taken the Lease.
 func (a *activation) suspend(now member.Moment) {
 	fence, holds := a.own.Fence()
 	if a.activity == passive || holds && !now.Reached(fence) {
@@ -56,8 +58,9 @@ func (a *activation) suspend(now member.Moment) {
 	a.others.Interrupt() // what has prevented our renewals may also have prevented them from being observed
 }
 
-// activate lets a session act that holds its session Lease, once it has read all Leases live. It ends a process that cannot stop
-// what is in flight, because other sessions are about to take over its slots.
+// activate lets a session act that holds its session Lease, once it has read all Leases live. It
+// ends a process that cannot stop what is in flight, because other sessions are about to take over
+// its slots.
 func (a *activation) activate(now member.Moment) {
 	fence, holds := a.own.Fence()
 	if a.activity == passive && holds && !now.Reached(fence) {
@@ -78,14 +81,14 @@ func (a *activation) activate(now member.Moment) {
 	}
 }
 
-// cannotRead reports whether the session has renewed its Lease for a long time without being able to list the others, or had
-// given up before it was suspended and has nothing in flight.
+// cannotRead reports whether the session has renewed its Lease for a long time without being able
+// to list the others, or had given up before it was suspended and has nothing in flight.
 func (a *activation) cannotRead(now member.Moment) bool {
 	return a.activity == reading && (a.stuck != "" && a.restless == 0 || now.Reached(a.begun.Add(a.settings.Config.BlindAfter)))
 }
 
-// giveUp empties the session Lease, so that other sessions take over the slots at once; with requests in flight it ends the
-// process instead.
+// giveUp empties the session Lease, so that other sessions take over the slots at once; with
+// requests in flight it ends the process instead.
 func (a *activation) giveUp(now member.Moment) {
 	if a.stuck == "" {
 		a.stuck = fmt.Sprintf("expected a list of the fleet's Leases within %v of holding the session Lease, got none; "+
@@ -98,7 +101,8 @@ func (a *activation) giveUp(now member.Moment) {
 	a.own.Release(now)
 }
 
-// isStranded reports whether the session is leaving, has nothing in flight, and cannot hand over anything.
+// isStranded reports whether the session is leaving, has nothing in flight, and cannot hand over
+// anything.
 func (a *activation) isStranded() bool {
 	return a.isLeaving() && a.activity == passive && a.restless == 0
 }
@@ -136,7 +140,8 @@ func (a *activation) maySend(now member.Moment, s *slot) bool {
 	return true
 }
 
-// giveUpWhenIdle empties the session Lease if the session has given up and nothing of any slot is in flight.
+// giveUpWhenIdle empties the session Lease if the session has given up and nothing of any slot is
+// in flight.
 func (a *activation) giveUpWhenIdle(now member.Moment) {
 	if a.stuck == "" || a.activity != active {
 		return
@@ -150,8 +155,8 @@ func (a *activation) giveUpWhenIdle(now member.Moment) {
 	a.touchAll() // the session is entitled to none of them any more
 }
 
-// hasRead records the outcome of a list of all Leases that is read before the session acts, and reports whether the session may act
-// once the list is applied.
+// hasRead records the outcome of a list of all Leases that is read before the session acts, and
+// reports whether the session may act once the list is applied.
 func (a *activation) hasRead(now member.Moment, q question, outcome member.Outcome) bool {
 	a.rereading = false
 	if a.activity != reading || q.step < a.since {

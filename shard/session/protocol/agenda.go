@@ -8,16 +8,19 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// A fleet has up to 4096 slots, and the loop that decides them also renews the session. So a step decides only the slots for
-// which something may have changed. An event, an answer or a deadline of one slot touches that slot. What concerns all slots
-// touches all: the session may begin or stop to act, lead or leave; a session Lease has another holder; a clock was set. Deciding
-// a slot that was not touched has no effect.
+// A fleet has up to 4096 slots, and the loop that decides them also renews the session. So a step
+// decides only the slots for which something may have changed. An event, an answer or a deadline of
+// one slot touches that slot. What concerns all slots touches all: the session may begin or stop to
+// act, lead or leave; a session Lease has another holder; a clock was set. Deciding a slot that was
+// not touched has no effect.
 
 // agenda is which slots have to be decided, and when.
 type agenda struct {
-	// touched have to be decided in this step. blocked have to be decided when one more request may be in flight.
+	// touched have to be decided in this step. blocked have to be decided when one more request may be
+	// in flight.
 	touched, blocked slotSet
-	// dirty is true if what does not concern single slots has to be decided in this step; wake is when it has to be without an event.
+	// dirty is true if what does not concern single slots has to be decided in this step; wake is when
+	// it has to be without an event.
 	dirty bool
 	wake  member.Moment
 	// dues are when slots have to be decided without an event, on the monotonic clock.
@@ -31,7 +34,8 @@ type agenda struct {
 const (
 	// never is the due time of a slot without a deadline.
 	never = time.Duration(math.MaxInt64)
-	// clockStep is the smallest change of the distance between the two clocks that counts as a clock having been set.
+	// clockStep is the smallest change of the distance between the two clocks that counts as a clock
+	// having been set.
 	clockStep = time.Millisecond
 )
 
@@ -45,7 +49,8 @@ func newAgenda(slots int) agenda {
 	return a
 }
 
-// DecideAll makes each step decide all slots. The outputs are the same, except for Output.Slots: tests compare them.
+// DecideAll makes each step decide all slots. The outputs are the same, except for Output.Slots:
+// tests compare them.
 func (a *agenda) DecideAll() { a.everything = true }
 
 // touch makes this step decide a slot.
@@ -86,8 +91,8 @@ func (a *agenda) laterFor(s *slot, at member.Moment) {
 	a.dues[s.number] = min(a.dues[s.number], at.Monotonic)
 }
 
-// deadlineFor makes the session decide a slot when either clock has reached the deadline. As long as no clock is set, both
-// advance alike.
+// deadlineFor makes the session decide a slot when either clock has reached the deadline. As long
+// as no clock is set, both advance alike.
 func (a *agenda) deadlineFor(now member.Moment, s *slot, at member.Moment) {
 	a.laterFor(s, at)
 	a.laterFor(s, now.Add(at.Wall.Sub(now.Wall)))
@@ -105,8 +110,8 @@ func (a *agenda) nextDue(now member.Moment) member.Moment {
 	return now.Add(first - now.Monotonic)
 }
 
-// nextSlot returns the first slot, starting at a number, that has to be decided; less than 0 if there is none. room is true if more
-// requests may be in flight.
+// nextSlot returns the first slot, starting at a number, that has to be decided; less than 0 if
+// there is none. room is true if more requests may be in flight.
 func (a *agenda) nextSlot(from int, room bool) int {
 	next := a.touched.next(from)
 	if room {
@@ -130,7 +135,8 @@ func (s slotSet) set(number int, in bool) {
 	}
 }
 
-// next returns the first number in the set that is not less than from; less than 0 if there is none.
+// next returns the first number in the set that is not less than from; less than 0 if there is
+// none.
 func (s slotSet) next(from int) int {
 	for word := from / 64; word < len(s); word++ {
 		rest := s[word]

@@ -31,8 +31,9 @@ type assignments struct {
 	last  assignment.Verdict
 }
 
-// assign assigns slots once the leader has observed for long enough (Warm): before that a dead replica could look alive and
-// be assigned slots, and a replica that starts at the same time would be ignored.
+// assign assigns slots once the leader has observed for long enough (Warm): before that a dead
+// replica could look alive and be assigned slots, and a replica that starts at the same time would
+// be ignored.
 func (as *assigner) assign(now member.Moment) {
 	if !as.others.Warm(now) {
 		if since, observing := as.others.Observing(); observing {
@@ -128,7 +129,8 @@ func (as *assigner) possessions() map[string]possession {
 	return all
 }
 
-// isAcquirable reports whether nothing prevents the assigned replica from acquiring the slot, as far as this session has observed.
+// isAcquirable reports whether nothing prevents the assigned replica from acquiring the slot, as
+// far as this session has observed.
 func (as *assigner) isAcquirable(now member.Moment, s *slot) bool {
 	if !s.genuine || !as.looksDead(now, s, s.holder) {
 		return false
@@ -148,8 +150,8 @@ func (as *assigner) isAcquirable(now member.Moment, s *slot) bool {
 	return true
 }
 
-// looksDead reports whether a session that a slot Lease names is dead, as far as this session has observed; true if it names
-// none.
+// looksDead reports whether a session that a slot Lease names is dead, as far as this session has
+// observed; true if it names none.
 func (as *assigner) looksDead(now member.Moment, s *slot, session string) bool {
 	at, dead := as.others.Death(now, session)
 	if now.Since(at) < 0 {
@@ -159,7 +161,8 @@ func (as *assigner) looksDead(now member.Moment, s *slot, session string) bool {
 	return dead
 }
 
-// timeOwnerless records since when a slot that its assigned replica could acquire has had no holder.
+// timeOwnerless records since when a slot that its assigned replica could acquire has had no
+// holder.
 func (as *assigner) timeOwnerless(now member.Moment, s *slot) {
 	switch {
 	case !as.isAcquirable(now, s):
@@ -169,7 +172,8 @@ func (as *assigner) timeOwnerless(now member.Moment, s *slot) {
 	}
 }
 
-// write writes an assignment that is decided and not yet written, and removes a home that has expired.
+// write writes an assignment that is decided and not yet written, and removes a home that has
+// expired.
 func (as *assigner) write(now member.Moment, s *slot) {
 	if s.target == "" && s.home != "" {
 		if until := s.homeSince.Add(as.settings.Assignment.HomeFor); now.Since(until) < 0 {

@@ -73,8 +73,8 @@ func TestWorldOfASlot(t *testing.T) {
 	}
 }
 
-// The last reported weight is used for a slot whose new holder has not reported one. A session that does not lead knows only what
-// is reported now.
+// The last reported weight is used for a slot whose new holder has not reported one. A session that
+// does not lead knows only what is reported now.
 func TestWeightOfASlot(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, another, "r-1")
@@ -163,7 +163,8 @@ func TestWorldOfReplicas(t *testing.T) {
 	}
 }
 
-// TestUnowned checks since when slot 0 has had no owner although its assigned replica could take it. It is seen after a second.
+// TestUnowned checks since when slot 0 has had no owner although its assigned replica could take
+// it. It is seen after a second.
 func TestUnowned(t *testing.T) {
 	listed := func(sessions string) func(s *stage, name string) {
 		return func(s *stage, name string) {

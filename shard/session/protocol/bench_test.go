@@ -14,7 +14,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// full is a session of the largest fleet: 4096 slots in quarantine, and 32 other sessions, all but one of which have confirmed.
+// full is a session of the largest fleet: 4096 slots in quarantine, and 32 other sessions, all but
+// one of which have confirmed.
 type full struct {
 	*Session
 

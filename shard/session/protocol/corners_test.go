@@ -362,7 +362,8 @@ func TestLeaderStartsAnew(t *testing.T) {
 	})
 }
 
-// Deadlines are kept without events: no renewal of a session that is otherwise unchanged leads to a decision.
+// Deadlines are kept without events: no renewal of a session that is otherwise unchanged leads to a
+// decision.
 func TestDeadlinesWithoutNews(t *testing.T) {
 	quiet := func(t *testing.T) (s *stage, name string) {
 		t.Helper()
@@ -426,7 +427,8 @@ func TestLeaderThatGivesUpItsLeaseLeadsNoMore(t *testing.T) {
 	}
 }
 
-// A read that is requested in the step in which a version is observed counts as having begun after it.
+// A read that is requested in the step in which a version is observed counts as having begun after
+// it.
 func TestReadThatBeginsWithAVersion(t *testing.T) {
 	begun := func(t *testing.T) (s *stage, name string, list *member.Request, old *coordinationv1.Lease) {
 		t.Helper()

@@ -27,7 +27,8 @@ func serving(service member.Service) member.Fitness {
 	return f
 }
 
-// twoReplicas returns a leader of 8 old slots, some of which are assigned to another replica, which reports a fitness.
+// twoReplicas returns a leader of 8 old slots, some of which are assigned to another replica, which
+// reports a fitness.
 func twoReplicas(t *testing.T, others int, report member.Fitness) *stage {
 	t.Helper()
 	s := newStage(t, 8)
@@ -142,8 +143,8 @@ func TestAReplicaWithoutAReportCountsAsFit(t *testing.T) {
 	}
 }
 
-// A replica renews its Lease, reports that it is fit, and takes nothing. Slots wait for it one at a time, for 5 s each, and less
-// often each time.
+// A replica renews its Lease, reports that it is fit, and takes nothing. Slots wait for it one at a
+// time, for 5 s each, and less often each time.
 func TestAReplicaThatAcquiresNothingIsTriedLessAndLessOften(t *testing.T) {
 	s := twoReplicas(t, 0, serving(member.Serving))
 	unowned := time.Duration(0)
@@ -194,8 +195,9 @@ type observation struct {
 	again time.Duration
 }
 
-// TestLimits uses the number of seconds as the step. The failures of a session limit it for 1, 2, 4 minutes and so on, a slot
-// opens within 30 s, a session is dead after 15 s, and failures are forgotten after 10 minutes without one.
+// TestLimits uses the number of seconds as the step. The failures of a session limit it for 1, 2, 4
+// minutes and so on, a slot opens within 30 s, a session is dead after 15 s, and failures are
+// forgotten after 10 minutes without one.
 func TestLimits(t *testing.T) {
 	fit, untried, failing := serving(member.Serving), serving(member.Untried), serving(member.Failing)
 	suspended, blind := member.Fitness{Observes: true}, member.Fitness{Acts: true}

@@ -14,7 +14,8 @@ type Facts struct {
 	Fence     member.Moment `json:"fence"`
 	Suspended bool          `json:"suspended"`
 	Leaving   bool          `json:"leaving"`
-	// Observing is true if our own renewals are visible in the watch, so that the silence of other sessions counts.
+	// Observing is true if our own renewals are visible in the watch, so that the silence of other
+	// sessions counts.
 	Observing bool `json:"observing"`
 	// Fitness is the report of what the session can do.
 	Fitness  member.Fitness `json:"fitness"`
@@ -59,7 +60,8 @@ type SlotFacts struct {
 	Busy bool `json:"busy,omitempty"`
 	// Owned is true if the holder's session lives, as far as this session has observed.
 	Owned bool `json:"owned"`
-	// NotBefore is the time before which this session does not acquire the slot again, because it did not open.
+	// NotBefore is the time before which this session does not acquire the slot again, because it did
+	// not open.
 	NotBefore member.Moment `json:"notBefore,omitzero"`
 	// Missing is true if there is no slot Lease.
 	Missing bool `json:"missing,omitempty"`

@@ -48,7 +48,8 @@ func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
 	s.expectHolder(name, "")
 	s.reports(true, true, member.Failing)
 
-	// It stays assigned to this replica: the session tries again, after 30 s, 60 s, 2 min and so on, for twice as long as before.
+	// It stays assigned to this replica: the session tries again, after 30 s, 60 s, 2 min and so on,
+	// for twice as long as before.
 	tries := 30 * time.Second
 	for _, seconds := range []int{30, 60, 120, 240, 480, 960, 960} {
 		rest := time.Duration(seconds) * time.Second
@@ -68,7 +69,8 @@ func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
 	s.expectHolder(name, me)
 }
 
-// Where lists are slow a slot may take twice as long to open as the last one did; where they are fast again, as long as at first.
+// Where lists are slow a slot may take twice as long to open as the last one did; where they are
+// fast again, as long as at first.
 func TestASlotMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 	for _, test := range []struct{ took, most time.Duration }{
 		{time.Second, 30 * time.Second}, {15 * time.Second, 30 * time.Second}, {28 * time.Second, 56 * time.Second},
@@ -112,8 +114,8 @@ func TestTheDeadlineToOpenStartsAgainAfterASuspension(t *testing.T) {
 	s.expectHolder(name, "")
 }
 
-// Another assigned replica gets the slot at once. When the slot is assigned to it again, the session tries it again only after
-// the back-off.
+// Another assigned replica gets the slot at once. When the slot is assigned to it again, the
+// session tries it again only after the back-off.
 func TestASlotThatDoesNotOpenCanBeAcquiredByAnotherReplica(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0] = true
@@ -191,8 +193,8 @@ func TestASessionStaysBlindUntilARenewalIsObserved(t *testing.T) {
 	}
 }
 
-// Its watch shows nothing because the API server is unavailable, and the session is suspended for that reason. It is not blind
-// when the server is available again.
+// Its watch shows nothing because the API server is unavailable, and the session is suspended for
+// that reason. It is not blind when the server is available again.
 func TestASessionIsNotBlindBecauseTheServerWasUnavailable(t *testing.T) {
 	for _, away := range []time.Duration{6 * time.Second, 14 * time.Second, 16 * time.Second, time.Minute} {
 		s := newStage(t, 8)
@@ -232,7 +234,8 @@ func TestASessionThatCannotListEmptiesItsLease(t *testing.T) {
 	s.expectHolder("fleet-session-r-0", "")
 }
 
-// What is in flight cannot be ended, so the Lease stays: by the time that another session may take it, everything has ended.
+// What is in flight cannot be ended, so the Lease stays: by the time that another session may take
+// it, everything has ended.
 func TestASessionThatCannotListAndHasSomethingInFlightKeepsItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	s.slot(0, "", "r-0")
@@ -279,8 +282,8 @@ func TestASessionThatCannotReleaseASlotEmptiesItsLease(t *testing.T) {
 	}
 }
 
-// A session that has given up, and is suspended while something is still in flight, empties its Lease with its next renewal,
-// although it cannot list.
+// A session that has given up, and is suspended while something is still in flight, empties its
+// Lease with its next renewal, although it cannot list.
 func TestASuspendedSessionThatHasGivenUpEmptiesItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")

@@ -65,8 +65,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// A session is proven dead only by a read that was requested after the session was seen on the slot, also after an older proof
-// was forgotten.
+// A session is proven dead only by a read that was requested after the session was seen on the
+// slot, also after an older proof was forgotten.
 func TestAForgottenSessionIsReadAgain(t *testing.T) {
 	s := newStage(t, 8)
 	s.write("fleet-session-r-1", heldBy(""))
@@ -83,8 +83,8 @@ func TestAForgottenSessionIsReadAgain(t *testing.T) {
 	s.expectHolder(s.slot(2, another, "r-0"), another)
 }
 
-// crowded returns a leader that remembers a number of proofs, and as many replicas less one without a Lease, which are named
-// q-<n>. The replica itself is one.
+// crowded returns a leader that remembers a number of proofs, and as many replicas less one without
+// a Lease, which are named q-<n>. The replica itself is one.
 func crowded(t *testing.T, proofs int) *Session {
 	t.Helper()
 	s := newStage(t, 8)

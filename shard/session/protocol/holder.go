@@ -24,8 +24,8 @@ type holder struct {
 	engaged slotSet
 }
 
-// observeSlot applies a version of a slot Lease, nil if there is none: the session holds the slot exactly as long as its Lease shows
-// the write that acquired it.
+// observeSlot applies a version of a slot Lease, nil if there is none: the session holds the slot
+// exactly as long as its Lease shows the write that acquired it.
 func (h *holder) observeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, requestedAt uint64) {
 	if !s.observe(now, h.steps, h.settings.Fleet, l, requestedAt) {
 		return
@@ -41,7 +41,8 @@ func (h *holder) observeSlot(now member.Moment, s *slot, l *coordinationv1.Lease
 	}
 }
 
-// confirm makes the session hold the slot if its Lease shows one of our attempts, whether or not it was answered.
+// confirm makes the session hold the slot if its Lease shows one of our attempts, whether or not it
+// was answered.
 func (h *holder) confirm(now member.Moment, s *slot) {
 	for _, acquired := range s.attempts {
 		if s.lease != nil && s.lease.UID == s.attempted.UID && s.isOurs(h.settings.Session, acquired) {
@@ -86,8 +87,9 @@ func (h *holder) decideSlot(now member.Moment, s *slot) {
 	}
 }
 
-// expired ends a process that cannot stop what is in flight of a slot that it has lost or releases. Its session Lease is not
-// changed: by the time that another session may take it, everything in flight has ended.
+// expired ends a process that cannot stop what is in flight of a slot that it has lost or releases.
+// Its session Lease is not changed: by the time that another session may take it, everything in
+// flight has ended.
 func (h *holder) expired(now member.Moment, s *slot) bool {
 	if !s.busy || s.phase != cancelled && s.phase != free {
 		return false
@@ -154,8 +156,8 @@ func (h *holder) decideStopping(now member.Moment, s *slot) {
 	}
 }
 
-// release clears the holder. Once it is sent nothing starts for the slot, because it may have taken effect, until a newer version
-// of the Lease that still names us is observed.
+// release clears the holder. Once it is sent nothing starts for the slot, because it may have taken
+// effect, until a newer version of the Lease that still names us is observed.
 func (h *holder) release(now member.Moment, s *slot) {
 	if !h.activation.maySend(now, s) {
 		return
@@ -164,8 +166,8 @@ func (h *holder) release(now member.Moment, s *slot) {
 	h.sendForSlot(s, member.Request{Verb: member.Update, Lease: h.vacated(now, s), Need: member.NeedFence}, question{releases: true})
 }
 
-// vacated returns the slot's Lease without a holder. It records the slot's weight, and its home if the session leaves without a
-// leader that could record it.
+// vacated returns the slot's Lease without a holder. It records the slot's weight, and its home if
+// the session leaves without a leader that could record it.
 func (h *holder) vacated(now member.Moment, s *slot) *coordinationv1.Lease {
 	l := h.written(now, s)
 	l.Spec.HolderIdentity = nil
@@ -196,8 +198,8 @@ func (h *holder) handleSlotReply(now member.Moment, q question, reply member.Rep
 		s.mustRead = false
 		h.observeSlot(now, s, nil, q.step)
 	case member.Conflict, member.Exists, member.Unanswered:
-		// A read shows whether the request took effect, unless it is still in flight: then the Lease is unchanged, and repeating
-		// the same write is harmless.
+		// A read shows whether the request took effect, unless it is still in flight: then the Lease is
+		// unchanged, and repeating the same write is harmless.
 		s.mustRead = true
 		s.uncertain = s.uncertain || q.releases
 		if q.verb == member.Get || reply.Outcome == member.Unanswered {
@@ -212,9 +214,10 @@ func (h *holder) handleSlotReply(now member.Moment, q question, reply member.Rep
 	}
 }
 
-// timeRelease acts on a slot whose holder could not be cleared for a long time although nothing of it is in flight. The session
-// gives up then: it works on none of its slots any more, and empties its own Lease once nothing is in flight, so that other
-// sessions take over the slots at once. It cannot continue with the slot: a write without an answer may take effect later.
+// timeRelease acts on a slot whose holder could not be cleared for a long time although nothing of
+// it is in flight. The session gives up then: it works on none of its slots any more, and empties
+// its own Lease once nothing is in flight, so that other sessions take over the slots at once. It
+// cannot continue with the slot: a write without an answer may take effect later.
 func (h *holder) timeRelease(now member.Moment, s *slot) {
 	if s.clearing.IsZero() || h.activation.stuck != "" {
 		return
@@ -228,7 +231,8 @@ func (h *holder) timeRelease(now member.Moment, s *slot) {
 	h.touchAll()
 }
 
-// leaveWaitIsOver reports whether a leaving session has waited long enough for the leader to assign its slots to other replicas.
+// leaveWaitIsOver reports whether a leaving session has waited long enough for the leader to assign
+// its slots to other replicas.
 func (h *holder) leaveWaitIsOver(now member.Moment, s *slot) bool {
 	if !h.isLeaving() {
 		return false

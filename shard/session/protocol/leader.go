@@ -11,19 +11,22 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// leader does the work of a session that leads. Two leaders at once cause hand-overs, and never two owners: each of their writes
-// names the version that it replaces, and none of them names a holder.
+// leader does the work of a session that leads. Two leaders at once cause hand-overs, and never two
+// owners: each of their writes names the version that it replaces, and none of them names a holder.
 type leader struct {
 	*shared
 
 	activation *activation
 	ability    *ability
 	assigner   *assigner
-	// creating are the slots whose Lease has to be created, open those for which the sessions have to be listed.
+	// creating are the slots whose Lease has to be created, open those for which the sessions have to
+	// be listed.
 	creating, open slotSet
-	// resigned is the time before which the session is no candidate for the leadership, because it could not do a leader's work.
+	// resigned is the time before which the session is no candidate for the leadership, because it
+	// could not do a leader's work.
 	resigned member.Moment
-	// resignations counts how often the session has resigned for that reason; it starts again after some time without one.
+	// resignations counts how often the session has resigned for that reason; it starts again after
+	// some time without one.
 	resignations int
 	term
 }
@@ -83,8 +86,9 @@ func (ld *leader) decideSlot(now member.Moment, s *slot) {
 	ld.assigner.write(now, s)
 }
 
-// declareDead empties the Leases of sessions that have been silent for the time of a take-over, by compare and swap with the
-// version that was silent. A session is dead only when that has succeeded.
+// declareDead empties the Leases of sessions that have been silent for the time of a take-over, by
+// compare and swap with the version that was silent. A session is dead only when that has
+// succeeded.
 func (ld *leader) declareDead(now member.Moment) {
 	if _, observing := ld.others.Observing(); !observing {
 		return
@@ -118,8 +122,8 @@ func (ld *leader) declareDead(now member.Moment) {
 	}
 }
 
-// emptied returns a session Lease without a holder. It still records that its session was leaving, so that its slots keep their
-// home, and the weights of its slots, which are assigned now.
+// emptied returns a session Lease without a holder. It still records that its session was leaving,
+// so that its slots keep their home, and the weights of its slots, which are assigned now.
 func emptied(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	l := lease.DeepCopy()
 	l.Spec.HolderIdentity = nil
@@ -127,8 +131,9 @@ func emptied(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// handleDeath records whether a session Lease was emptied. If that is unknown the watch will show it, and until then the same write
-// is harmless. If the Lease has changed, the watch will show that too, unless etcd has been restored.
+// handleDeath records whether a session Lease was emptied. If that is unknown the watch will show
+// it, and until then the same write is harmless. If the Lease has changed, the watch will show that
+// too, unless etcd has been restored.
 func (ld *leader) handleDeath(now member.Moment, q question, reply member.Reply) {
 	replica, _ := member.ReplicaOf(q.session)
 	switch reply.Outcome {
@@ -143,8 +148,9 @@ func (ld *leader) handleDeath(now member.Moment, q question, reply member.Reply)
 	}
 }
 
-// createSlot creates a missing slot Lease, and does the leader's part in ending its quarantine: after the Lease is observed to
-// exist, all sessions are listed live, and the list is written to it.
+// createSlot creates a missing slot Lease, and does the leader's part in ending its quarantine:
+// after the Lease is observed to exist, all sessions are listed live, and the list is written to
+// it.
 func (ld *leader) createSlot(now member.Moment, s *slot) {
 	open, creating := false, false
 	switch {
@@ -166,8 +172,8 @@ func (ld *leader) createSlot(now member.Moment, s *slot) {
 	ld.creating.set(s.number, creating)
 }
 
-// listSessions lists all sessions live if a slot waits for that and no slot Lease is about to be created that would need another
-// list.
+// listSessions lists all sessions live if a slot waits for that and no slot Lease is about to be
+// created that would need another list.
 func (ld *leader) listSessions(now member.Moment) {
 	switch {
 	case ld.open.isEmpty() || !ld.creating.isEmpty() || ld.census.pending:
@@ -179,8 +185,9 @@ func (ld *leader) listSessions(now member.Moment) {
 	}
 }
 
-// withCensus returns the Lease with the sessions that have to confirm before the slot can be acquired. A holder stays: if it has
-// never acquired this Lease, it clears its name itself, or is dead.
+// withCensus returns the Lease with the sessions that have to confirm before the slot can be
+// acquired. A holder stays: if it has never acquired this Lease, it clears its name itself, or is
+// dead.
 func (ld *leader) withCensus(now member.Moment, s *slot) *coordinationv1.Lease {
 	l := ld.written(now, s)
 	member.Label(l, ld.settings.Fleet, v1alpha1.LeaseOfSlot)
@@ -214,13 +221,15 @@ func (ld *leader) handleCensus(now member.Moment, q question, reply member.Reply
 // failingWrites is the record of a leader's failing writes since the last one that succeeded.
 type failingWrites struct {
 	since member.Moment
-	// name is the Lease of the first one; several is true if there were others. A single Lease may itself be the cause.
+	// name is the Lease of the first one; several is true if there were others. A single Lease may
+	// itself be the cause.
 	name    string
 	several bool
 }
 
-// recordWrite records the outcome of a leader's write. A leader whose writes get no answer for a long time resigns although
-// the renewals of its own Leases succeed: another session may be able to write.
+// recordWrite records the outcome of a leader's write. A leader whose writes get no answer for a
+// long time resigns although the renewals of its own Leases succeed: another session may be able to
+// write.
 func (ld *leader) recordWrite(now member.Moment, name string, outcome member.Outcome) {
 	switch outcome {
 	case member.Unanswered, member.Refused:

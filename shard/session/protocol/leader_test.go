@@ -287,7 +287,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// BenchmarkSeenRenewal measures what each renewal of another replica costs: 50 replicas renew every 2 s.
+// BenchmarkSeenRenewal measures what each renewal of another replica costs: 50 replicas renew every
+// 2 s.
 func BenchmarkSeenRenewal(b *testing.B) {
 	r, err := NewSession(settings(256))
 	if err != nil {

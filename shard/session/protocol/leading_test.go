@@ -11,8 +11,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// listing returns a leader with a slot Lease that was created again and is not listed yet: its list of all sessions is not
-// answered.
+// listing returns a leader with a slot Lease that was created again and is not listed yet: its list
+// of all sessions is not answered.
 func listing(t *testing.T) (s *stage, name string, list *member.Request) {
 	t.Helper()
 	s = newStage(t, 1)

@@ -22,12 +22,14 @@ type observer struct {
 	leader     *leader
 	// restoring is true while a list is requested because etcd may have been restored.
 	restoring bool
-	// forgetAt is the number of remembered sessions and replicas from which on forget removes what is not needed.
+	// forgetAt is the number of remembered sessions and replicas from which on forget removes what is
+	// not needed.
 	forgetAt int
 }
 
-// forget removes what is known of sessions that no Lease names any more, each time that the number has doubled. A session that is
-// named again later is read again: a proof counts only if it was requested after its session was seen on the slot.
+// forget removes what is known of sessions that no Lease names any more, each time that the number
+// has doubled. A session that is named again later is read again: a proof counts only if it was
+// requested after its session was seen on the slot.
 func (ob *observer) forget(now member.Moment) {
 	if ob.remembered() < max(ob.forgetAt, forgetFrom) {
 		return
@@ -53,8 +55,8 @@ func (ob *observer) forget(now member.Moment) {
 // remembered returns the number of sessions and replicas of which something is remembered.
 func (ob *observer) remembered() int { return len(ob.proofs.sessions) + ob.others.Known() }
 
-// observeList applies a consistent list: the watch's, or, with the step in which it was requested, ours. What is not in it
-// does not exist.
+// observeList applies a consistent list: the watch's, or, with the step in which it was requested,
+// ours. What is not in it does not exist.
 func (ob *observer) observeList(now member.Moment, leases []*coordinationv1.Lease, requestedAt uint64) {
 	there := make(map[string]bool, len(leases))
 	for _, l := range leases {
@@ -74,8 +76,8 @@ func (ob *observer) observeList(now member.Moment, leases []*coordinationv1.Leas
 	ob.dirty = true
 }
 
-// observeLease applies a version of any Lease of the fleet. The renewal of a session Lease, by far the most frequent event, is not
-// examined any further.
+// observeLease applies a version of any Lease of the fleet. The renewal of a session Lease, by far
+// the most frequent event, is not examined any further.
 func (ob *observer) observeLease(now member.Moment, l *coordinationv1.Lease, requestedAt uint64) {
 	if number, ok := member.SlotOfLease(ob.settings.Fleet, l.Name, ob.settings.Slots); ok {
 		ob.holder.observeSlot(now, ob.slots[number], l, requestedAt)
@@ -110,9 +112,10 @@ func (ob *observer) observeDeletion(now member.Moment, l *coordinationv1.Lease) 
 	}
 }
 
-// checkRestore requests a live list if the list that the watch starts from is older than what we know. Usually it began before an
-// answer that came first; but if etcd has been restored, everything that the watch shows is old for a while, and only a live read
-// that began later proves that it is current.
+// checkRestore requests a live list if the list that the watch starts from is older than what we
+// know. Usually it began before an answer that came first; but if etcd has been restored,
+// everything that the watch shows is old for a while, and only a live read that began later proves
+// that it is current.
 func (ob *observer) checkRestore(leases []*coordinationv1.Lease) {
 	for _, l := range leases {
 		number, ok := member.SlotOfLease(ob.settings.Fleet, l.Name, ob.settings.Slots)

@@ -78,7 +78,8 @@ func (o *outbox) sendForSlot(s *slot, request member.Request, q question) {
 // hasRoom reports whether one more request for a slot Lease may be in flight.
 func (o *outbox) hasRoom() bool { return o.inUse < mostRequests }
 
-// answered returns the context of a request of ours that is answered now; ok is false for any other answer.
+// answered returns the context of a request of ours that is answered now; ok is false for any other
+// answer.
 func (o *outbox) answered(id uint64) (q question, ok bool) {
 	q, ok = o.pending[id]
 	delete(o.pending, id)

@@ -25,8 +25,9 @@ type proofs struct {
 	sessions map[string]*proof
 }
 
-// isDead reports whether a session that a slot Lease names is proven dead: by a live read of its session Lease that began after
-// it was seen there. One read is enough for all slots of the session. What the watch shows is only a reason to read.
+// isDead reports whether a session that a slot Lease names is proven dead: by a live read of its
+// session Lease that began after it was seen there. One read is enough for all slots of the
+// session. What the watch shows is only a reason to read.
 func (ps *proofs) isDead(now member.Moment, s *slot, session string) bool {
 	replica, ok := member.ReplicaOf(session)
 	if !ok {
@@ -62,8 +63,9 @@ func (ps *proofs) isDead(now member.Moment, s *slot, session string) bool {
 	return false
 }
 
-// handleProof applies a live read of a session Lease. The time that a session without a Lease has left is counted from this read,
-// and from no earlier observation: in between it may have held its Lease, and renewed it.
+// handleProof applies a live read of a session Lease. The time that a session without a Lease has
+// left is counted from this read, and from no earlier observation: in between it may have held its
+// Lease, and renewed it.
 func (ps *proofs) handleProof(now member.Moment, q question, reply member.Reply) {
 	p := ps.sessions[q.session]
 	p.pending, p.dead, p.step, p.again = false, member.Moment{}, q.step, now.Add(retryAfter)
@@ -84,9 +86,10 @@ func (ps *proofs) handleProof(now member.Moment, q question, reply member.Reply)
 	}
 }
 
-// quarantined reports whether a slot Lease is so new that a session may hold an earlier one. The quarantine ends some time after
-// the leader's list was first seen on it, so that every session that is not listed has passed its fence, and when all listed ones
-// have confirmed that they have nothing of the slot in flight, or are dead.
+// quarantined reports whether a slot Lease is so new that a session may hold an earlier one. The
+// quarantine ends some time after the leader's list was first seen on it, so that every session
+// that is not listed has passed its fence, and when all listed ones have confirmed that they have
+// nothing of the slot in flight, or are dead.
 func (ps *proofs) quarantined(now member.Moment, s *slot) bool {
 	if !s.genuine {
 		return true

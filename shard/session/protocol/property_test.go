@@ -15,7 +15,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestAnyOrder passes events in any order, true or not, to a session, and checks the invariants of every step.
+// TestAnyOrder passes events in any order, true or not, to a session, and checks the invariants of
+// every step.
 func TestAnyOrder(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		w := newWild(t)

@@ -16,8 +16,8 @@ type renewal struct {
 	ability    *ability
 	table      *table
 	notes      member.Notes
-	// weights are those of the slots that the session holds, counts its report about its machines. They were last reported at
-	// weighedAt.
+	// weights are those of the slots that the session holds, counts its report about its machines.
+	// They were last reported at weighedAt.
 	weights   map[int]int64
 	counts    *string
 	weighedAt member.Moment
@@ -36,7 +36,8 @@ func (n *renewal) leave(now member.Moment) {
 // weigh records what is to be reported of this session's slots and machines.
 func (n *renewal) weigh(e Weighed) { n.weights, n.counts, n.dirty = e.Weights, e.Counts, true }
 
-// write prepares what the session Lease, which is about to be renewed, reports to the other sessions.
+// write prepares what the session Lease, which is about to be renewed, reports to the other
+// sessions.
 func (n *renewal) write(now member.Moment) {
 	var confirmed, weights []string
 	for _, s := range n.slots {
@@ -58,8 +59,8 @@ func (n *renewal) write(now member.Moment) {
 	n.own.Note(n.notes)
 }
 
-// hurryFitness reports a changed fitness with an immediate renewal. A session that does not act needs its renewals to regain its
-// fence.
+// hurryFitness reports a changed fitness with an immediate renewal. A session that does not act
+// needs its renewals to regain its fence.
 func (n *renewal) hurryFitness(now member.Moment) {
 	if n.activation.activity == active {
 		n.noteFitness(now)
@@ -67,7 +68,8 @@ func (n *renewal) hurryFitness(now member.Moment) {
 	}
 }
 
-// confirms reports whether this session can confirm that it has nothing in flight of a slot whose Lease is new.
+// confirms reports whether this session can confirm that it has nothing in flight of a slot whose
+// Lease is new.
 func (n *renewal) confirms(s *slot) bool {
 	return s.lease != nil && s.genuine && !s.busy && s.phase == free && slices.Contains(s.quarantine, n.settings.Session)
 }

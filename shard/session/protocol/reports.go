@@ -12,8 +12,8 @@ type Reports struct {
 	Holders []string
 }
 
-// Reports returns the reports of all replicas. ok is false until the session has held its Lease: before that it has not read all
-// Leases.
+// Reports returns the reports of all replicas. ok is false until the session has held its Lease:
+// before that it has not read all Leases.
 func (r *Session) Reports() (reported Reports, ok bool) {
 	reported = Reports{Counts: map[string]string{}, Holders: make([]string, 0, len(r.slots))}
 	for _, peer := range r.others.Peers() {

@@ -7,7 +7,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// A write that clears the holder may take effect as long as it is not answered, regardless of what has changed meanwhile.
+// A write that clears the holder may take effect as long as it is not answered, regardless of what
+// has changed meanwhile.
 func TestAReleaseIsNotRevertedBeforeItsAnswer(t *testing.T) {
 	s, name := stageThatHolds(t)
 	s.run(10 * time.Second)
@@ -27,7 +28,8 @@ func TestAReleaseIsNotRevertedBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// A hand-over that is reverted restarts the deadline of a slot that has not opened, and keeps no deadline.
+// A hand-over that is reverted restarts the deadline of a slot that has not opened, and keeps no
+// deadline.
 func TestTheDeadlineToOpenStartsAgainAfterARevertedHandOver(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0], s.idle = true, false
@@ -56,7 +58,8 @@ func TestASessionThatHasGivenUpAcquiresNothing(t *testing.T) {
 	s.expectHolder(s.slot(2, "", "r-0"), "")
 }
 
-// An answer that is not news leads to no request: a created Lease and an acquired slot are not read again.
+// An answer that is not news leads to no request: a created Lease and an acquired slot are not read
+// again.
 func TestKnownLeasesAreNotReadAgain(t *testing.T) {
 	s := newStage(t, 8)
 	reads := 0
@@ -87,8 +90,8 @@ func TestKnownLeasesAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// A list of the watch that shows an older slot Lease is checked, because etcd may have been restored. One that shows an older
-// session Lease is not.
+// A list of the watch that shows an older slot Lease is checked, because etcd may have been
+// restored. One that shows an older session Lease is not.
 func TestOnlyOlderSlotLeasesAreChecked(t *testing.T) {
 	s, name := stageThatHolds(t)
 	s.run(3 * time.Second)

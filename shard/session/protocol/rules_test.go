@@ -11,7 +11,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// unanswered, as the outcome of a request, means that it never gets an answer. Whether it takes effect is the second result.
+// unanswered, as the outcome of a request, means that it never gets an answer. Whether it takes
+// effect is the second result.
 const unanswered member.Outcome = ""
 
 // restored changes a Lease on the API server only: the watch does not show it yet.
@@ -236,7 +237,8 @@ func TestHandOverAcrossTheFence(t *testing.T) {
 	s.idle = false
 	s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 	s.run(6 * time.Second)
-	// The hand-over begins late, so that it is not cancelled because it takes longer than UnfitHandOver.
+	// The hand-over begins late, so that it is not cancelled because it takes longer than
+	// UnfitHandOver.
 	s.write(name, assign("r-1"))
 	stopped := s.reported[0].Ticket
 	s.run(3 * time.Second)

@@ -31,7 +31,8 @@ func settings(slots int) Settings {
 	}
 }
 
-// stage is one session with an API server that answers at once, and a watch that shows everything at once.
+// stage is one session with an API server that answers at once, and a watch that shows everything
+// at once.
 type stage struct {
 	t       *testing.T
 	replica *Session
@@ -46,7 +47,8 @@ type stage struct {
 	fate func(member.Request) (outcome member.Outcome, takesEffect bool)
 	// live are other sessions, whose Leases are renewed.
 	live []string
-	// idle answers changes at once, blind hides everything from the watch; stuck are slots that do not open.
+	// idle answers changes at once, blind hides everything from the watch; stuck are slots that do not
+	// open.
 	idle, blind bool
 	stuck       map[int]bool
 	// entitlements are those that the steps have named, by slot.

@@ -8,8 +8,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// Session is one session of one replica: the parts that share what it knows, and the order in which they decide. It is not safe for
-// concurrent use.
+// Session is one session of one replica: the parts that share what it knows, and the order in which
+// they decide. It is not safe for concurrent use.
 type Session struct {
 	*shared
 
@@ -24,8 +24,8 @@ type Session struct {
 	exited     bool
 }
 
-// shared is the state that the parts of a session share: its settings, the Leases that it knows, which slots it has to decide, and what the
-// step returns.
+// shared is the state that the parts of a session share: its settings, the Leases that it knows,
+// which slots it has to decide, and what the step returns.
 type shared struct {
 	settings Settings
 	own      *member.Own
@@ -77,10 +77,12 @@ func NewSession(s Settings) (*Session, error) {
 	return r, nil
 }
 
-// NoteUnserved records on the session Lease the last time without a session of the fleet. It is called before the first Step.
+// NoteUnserved records on the session Lease the last time without a session of the fleet. It is
+// called before the first Step.
 func (r *Session) NoteUnserved(gap member.Gap) { r.own.NoteUnserved(gap) }
 
-// Step applies an event and returns what to do. now must not be earlier, on the monotonic clock, than at the step before.
+// Step applies an event and returns what to do. now must not be earlier, on the monotonic clock,
+// than at the step before.
 func (r *Session) Step(now member.Moment, event Event) Output {
 	if r.exited {
 		return Output{}
@@ -175,7 +177,8 @@ func (r *Session) decide(now member.Moment) {
 	}
 }
 
-// Fence returns the moment after which the session may start nothing; the zero Moment if it may not now.
+// Fence returns the moment after which the session may start nothing; the zero Moment if it may not
+// now.
 func (r *Session) Fence() member.Moment {
 	if r.Suspended() {
 		return member.Moment{}
@@ -184,15 +187,16 @@ func (r *Session) Fence() member.Moment {
 	return fence
 }
 
-// Suspended reports whether nothing may be started: the session does not hold its Lease, its fence has passed, it has not read
-// its slot Leases since, or it has emptied its Lease.
+// Suspended reports whether nothing may be started: the session does not hold its Lease, its fence
+// has passed, it has not read its slot Leases since, or it has emptied its Lease.
 func (r *Session) Suspended() bool {
 	_, holds := r.own.Fence()
 	return r.exited || !holds || r.activation.activity != active
 }
 
-// Entitled reports whether the session holds the slot and may start effects for it before Fence, and under which epoch. A slot
-// that is handed over stays entitled until it is cancelled or released, for what is in flight.
+// Entitled reports whether the session holds the slot and may start effects for it before Fence,
+// and under which epoch. A slot that is handed over stays entitled until it is cancelled or
+// released, for what is in flight.
 func (r *Session) Entitled(slot int) (epoch int64, ok bool) {
 	if r.Suspended() || slot < 0 || slot >= len(r.slots) {
 		return 0, false
@@ -201,7 +205,8 @@ func (r *Session) Entitled(slot int) (epoch int64, ok bool) {
 	return s.epoch, s.phase == held || s.phase == stopping
 }
 
-// decideSlots decides the slots that were touched, and those that were blocked as long as more requests may be in flight.
+// decideSlots decides the slots that were touched, and those that were blocked as long as more
+// requests may be in flight.
 func (r *Session) decideSlots(now member.Moment) {
 	for number := r.nextSlot(0, r.hasRoom()); number >= 0; number = r.nextSlot(number+1, r.hasRoom()) {
 		s := r.slots[number]
@@ -276,8 +281,8 @@ func (r *Session) handleReread(now member.Moment, q question, reply member.Reply
 	}
 }
 
-// handleIdle records that what a change has ended is not in flight any more. An answer to an earlier change is ignored: something
-// may have been started in between.
+// handleIdle records that what a change has ended is not in flight any more. An answer to an
+// earlier change is ignored: something may have been started in between.
 func (r *Session) handleIdle(e Idle) {
 	switch {
 	case e.Slot == Everything:
@@ -295,13 +300,14 @@ func (r *Session) handleIdle(e Idle) {
 // Fitness returns what the session reports that it can do.
 func (r *Session) Fitness() member.Fitness { return r.ability.report }
 
-// Unreached returns the classes of the accounts that do not answer this session and answer another one.
+// Unreached returns the classes of the accounts that do not answer this session and answer another
+// one.
 func (r *Session) Unreached() []string {
 	return r.table.unreached(r.others.Peers())[r.settings.Replica]
 }
 
-// MayLead reports whether the session may stand for election and continue to lead: it observes, and when it last led it could
-// list the sessions and write Leases.
+// MayLead reports whether the session may stand for election and continue to lead: it observes, and
+// when it last led it could list the sessions and write Leases.
 func (r *Session) MayLead(now member.Moment) bool {
 	return !r.ability.blind && now.Reached(r.leader.resigned)
 }

@@ -58,8 +58,8 @@ func (s Settings) Validate() error {
 	return errors.Join(errs...)
 }
 
-// fixed is a setting that is fixed when the fleet is installed. If two replicas differ in one, their slots are not the same, or
-// one of them could take over what the other may still act on.
+// fixed is a setting that is fixed when the fleet is installed. If two replicas differ in one,
+// their slots are not the same, or one of them could take over what the other may still act on.
 type fixed struct{ annotation, flag, value string }
 
 func fixedSettings(s Settings) []fixed {
@@ -72,8 +72,8 @@ func fixedSettings(s Settings) []fixed {
 	}
 }
 
-// Record returns the annotations that record the fixed settings: on the leader Lease those that the fleet was installed with, and
-// on a session Lease those of the session.
+// Record returns the annotations that record the fixed settings: on the leader Lease those that the
+// fleet was installed with, and on a session Lease those of the session.
 func Record(s Settings) map[string]string {
 	record := map[string]string{}
 	for _, f := range fixedSettings(s) {
@@ -82,9 +82,10 @@ func Record(s Settings) map[string]string {
 	return record
 }
 
-// CheckLease compares the settings that a leader Lease or a session Lease records with s. A session Lease without a holder
-// records nothing: its session has ended. A setting that is missing does not differ: earlier versions did not record it.
-// Errors: the settings that differ, with both values and the next step.
+// CheckLease compares the settings that a leader Lease or a session Lease records with s. A session
+// Lease without a holder records nothing: its session has ended. A setting that is missing does not
+// differ: earlier versions did not record it. Errors: the settings that differ, with both values
+// and the next step.
 func CheckLease(s Settings, l *coordinationv1.Lease) error {
 	var errs []error
 	_, isSession := member.ReplicaOfLease(s.Fleet, l.Name)

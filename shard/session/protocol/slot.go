@@ -38,8 +38,8 @@ func (p phase) String() string {
 type note struct {
 	holder, assigned, home string
 	weight                 int64
-	// genuine is true if a leader has listed the sessions since this very Lease was created; quarantine are those that have to
-	// confirm.
+	// genuine is true if a leader has listed the sessions since this very Lease was created;
+	// quarantine are those that have to confirm.
 	genuine    bool
 	quarantine []string
 	labelled   bool
@@ -76,39 +76,43 @@ type slot struct {
 	// lease is the newest version that we know of; nil if there is none.
 	lease *coordinationv1.Lease
 	note
-	// step, uidStep and holderStep are the steps in which this version, this UID, and this holder with this quarantine were first
-	// seen.
+	// step, uidStep and holderStep are the steps in which this version, this UID, and this holder with
+	// this quarantine were first seen.
 	step, uidStep, holderStep uint64
 	// listed is when this quarantine was first seen.
 	listed member.Moment
 
 	phase phase
-	// uid and acquired are the Lease's UID and acquireTime under which the slot is held; epoch is its epoch.
+	// uid and acquired are the Lease's UID and acquireTime under which the slot is held; epoch is its
+	// epoch.
 	uid      k8stypes.UID
 	acquired time.Time
 	epoch    int64
-	// attempts are the acquireTimes of writes that may take effect; attempted is the version that they would replace.
+	// attempts are the acquireTimes of writes that may take effect; attempted is the version that they
+	// would replace.
 	attempts  []time.Time
 	attempted *coordinationv1.Lease
-	// released is the resourceVersion that our release replaces; uncertain is true if the release may take effect without an
-	// answer.
+	// released is the resourceVersion that our release replaces; uncertain is true if the release may
+	// take effect without an answer.
 	released  string
 	uncertain bool
-	// opened is true once the objects of the slot are known since it was last acquired, or resumed, at openSince; if they are not by
-	// openBy, the slot is released. failures counts how often that has happened consecutively, and before closedUntil the session
-	// does not acquire the slot again.
+	// opened is true once the objects of the slot are known since it was last acquired, or resumed, at
+	// openSince; if they are not by openBy, the slot is released. failures counts how often that has
+	// happened consecutively, and before closedUntil the session does not acquire the slot again.
 	opened                         bool
 	openSince, openBy, closedUntil member.Moment
 	failures                       int
-	// clearing is since when nothing of the slot is in flight and its holder is being cleared; zero: it is not.
+	// clearing is since when nothing of the slot is in flight and its holder is being cleared; zero:
+	// it is not.
 	clearing member.Moment
-	// busy is true if something of the slot may be in flight; ticket is that of the change, sent at since, that ended it.
+	// busy is true if something of the slot may be in flight; ticket is that of the change, sent at
+	// since, that ended it.
 	busy   bool
 	ticket uint64
 	since  member.Moment
 
-	// pending is true while a request for the Lease is not answered; mustRead is true if the Lease has to be read, and retry is
-	// when the next request may be sent.
+	// pending is true while a request for the Lease is not answered; mustRead is true if the Lease has
+	// to be read, and retry is when the next request may be sent.
 	pending, mustRead bool
 	retry             member.Moment
 
@@ -117,13 +121,15 @@ type slot struct {
 
 // leading is the leader's state of a slot.
 type leading struct {
-	// target is the replica that the leader has decided to assign the slot to, with targetHome as its home; "" if nothing has to
-	// be written.
+	// target is the replica that the leader has decided to assign the slot to, with targetHome as its
+	// home; "" if nothing has to be written.
 	target, targetHome string
-	// ownerless is since when the slot has had no holder although its assigned replica, then candidate, could acquire it.
+	// ownerless is since when the slot has had no holder although its assigned replica, then
+	// candidate, could acquire it.
 	ownerless member.Moment
 	candidate string
-	// homeSince is when the home was first seen, movedAt when the slot was last moved for joining or load (Move.Rebalances).
+	// homeSince is when the home was first seen, movedAt when the slot was last moved for joining or
+	// load (Move.Rebalances).
 	homeSince, movedAt member.Moment
 	passed             map[string]time.Duration
 	forAccounts        accountMoves
@@ -132,9 +138,10 @@ type leading struct {
 	wasReported bool
 }
 
-// observe records a version of the slot Lease, nil if there is none, and reports whether it is news. requestedAt is the step in which the
-// live read that has shown it was requested, 0 if there was none. A version older than the one that we know is not news, unless
-// we already knew that one when we requested the read: then etcd has been restored.
+// observe records a version of the slot Lease, nil if there is none, and reports whether it is
+// news. requestedAt is the step in which the live read that has shown it was requested, 0 if there
+// was none. A version older than the one that we know is not news, unless we already knew that one
+// when we requested the read: then etcd has been restored.
 func (s *slot) observe(now member.Moment, step uint64, fleet string, l *coordinationv1.Lease, requestedAt uint64) (news bool) {
 	switch {
 	case l == nil:
@@ -151,8 +158,8 @@ func (s *slot) observe(now member.Moment, step uint64, fleet string, l *coordina
 	if isNew {
 		s.uidStep = step
 	}
-	// A Lease can be created by hand with the annotations of an earlier one: it is listed only if its annotation carries its own
-	// UID.
+	// A Lease can be created by hand with the annotations of an earlier one: it is listed only if its
+	// annotation carries its own UID.
 	isListed := isNew || before.genuine != s.genuine || !slices.Equal(before.quarantine, s.quarantine)
 	if isListed {
 		s.listed = now
@@ -166,14 +173,15 @@ func (s *slot) observe(now member.Moment, step uint64, fleet string, l *coordina
 	return true
 }
 
-// isOurs reports whether the Lease shows a write of ours that acquired the slot. That it names us is not enough: it may be a
-// restored or a hand-written one.
+// isOurs reports whether the Lease shows a write of ours that acquired the slot. That it names us
+// is not enough: it may be a restored or a hand-written one.
 func (s *slot) isOurs(session string, acquired time.Time) bool {
 	return s.lease != nil && s.holder == session && s.lease.Spec.AcquireTime != nil && s.lease.Spec.AcquireTime.Time.Equal(acquired)
 }
 
-// mostAttempts is how many attempts are remembered for a slot. One that takes effect later, minutes after it was sent, is not
-// recognized as ours: the holder is cleared, and the slot acquired once more.
+// mostAttempts is how many attempts are remembered for a slot. One that takes effect later, minutes
+// after it was sent, is not recognized as ours: the holder is cleared, and the slot acquired once
+// more.
 const mostAttempts = 64
 
 // newAttempt records that a write that acquires the slot is about to be sent.

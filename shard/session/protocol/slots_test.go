@@ -11,7 +11,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// unanswered has requests of a verb for a Lease take effect, or not, without an answer, and returns the last one.
+// unanswered has requests of a verb for a Lease take effect, or not, without an answer, and returns
+// the last one.
 func (s *stage) unanswered(name string, verb member.Verb, takesEffect bool) *member.Request {
 	last := &member.Request{}
 	s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -37,7 +38,8 @@ func (s *stage) counted(name string, verb member.Verb, outcome member.Outcome) *
 	return &count
 }
 
-// resuming returns a session whose fence has passed and that has renewed: its list of all Leases is not answered yet.
+// resuming returns a session whose fence has passed and that has renewed: its list of all Leases is
+// not answered yet.
 func resuming(t *testing.T) (s *stage, name string, list *member.Request) {
 	t.Helper()
 	s, name = stageThatHolds(t)

@@ -9,11 +9,13 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// table records what the Leases show of slots and sessions, as far as this session has observed them.
+// table records what the Leases show of slots and sessions, as far as this session has observed
+// them.
 type table struct {
 	*shared
 
-	// reports are the contents of the session Leases, by replica; confirmations are the slot Leases that sessions have confirmed.
+	// reports are the contents of the session Leases, by replica; confirmations are the slot Leases
+	// that sessions have confirmed.
 	reports       map[string]*sessionReport
 	confirmations map[string]map[types.UID]struct{}
 	// reportedAccounts is the report of this session about accounts at clouds.
@@ -23,8 +25,8 @@ type table struct {
 // sessionReport is the content of a session Lease, parsed once for each of its versions.
 type sessionReport struct {
 	session, confirmed, weights, reported string
-	// accounts is the report about accounts at clouds. uids are the slot Leases that the session has confirmed, weightOf the weights
-	// of slots that the replica reports.
+	// accounts is the report about accounts at clouds. uids are the slot Leases that the session has
+	// confirmed, weightOf the weights of slots that the replica reports.
 	accounts member.Accounts
 	uids     map[types.UID]struct{}
 	weightOf map[int]int64
@@ -60,7 +62,8 @@ func (t *table) applyNews() {
 	}
 }
 
-// touchConfirmed touches the slots in quarantine that a session has confirmed either before or after, but not both.
+// touchConfirmed touches the slots in quarantine that a session has confirmed either before or
+// after, but not both.
 func (t *table) touchConfirmed(before, after map[types.UID]struct{}) {
 	for _, s := range t.slots {
 		if len(s.quarantine) == 0 {
@@ -73,8 +76,9 @@ func (t *table) touchConfirmed(before, after map[types.UID]struct{}) {
 	}
 }
 
-// confirmed reports whether a session has confirmed on its Lease that it has nothing of the slot in flight. Once true this stays
-// true, because the Lease that it may have held is gone: so what the watch shows is sufficient.
+// confirmed reports whether a session has confirmed on its Lease that it has nothing of the slot in
+// flight. Once true this stays true, because the Lease that it may have held is gone: so what the
+// watch shows is sufficient.
 func (t *table) confirmed(s *slot, session string) bool {
 	_, confirmed := t.confirmations[session][s.lease.UID]
 	return confirmed
@@ -92,7 +96,8 @@ func readConfirmed(text string) map[types.UID]struct{} {
 	return uids
 }
 
-// owner returns the replica whose session holds the slot and, as far as this session has observed, lives; "" if there is none.
+// owner returns the replica whose session holds the slot and, as far as this session has observed,
+// lives; "" if there is none.
 func (t *table) owner(s *slot) string {
 	if !s.genuine || t.others.Peer(s.replica).Session != s.holder {
 		return ""
@@ -108,15 +113,16 @@ func (t *table) reported(s *slot) (weight int64, known bool) {
 	return weight, known
 }
 
-// remember keeps the weight that the slot's holder reports, for the time until its next holder reports one.
+// remember keeps the weight that the slot's holder reports, for the time until its next holder
+// reports one.
 func (t *table) remember(s *slot) {
 	if weight, known := t.reported(s); known {
 		s.reported, s.wasReported = weight, true
 	}
 }
 
-// weighs returns the weight of a slot: the one that its holder reports, dead or alive; otherwise the last one reported; otherwise
-// the one recorded on its Lease.
+// weighs returns the weight of a slot: the one that its holder reports, dead or alive; otherwise
+// the last one reported; otherwise the one recorded on its Lease.
 func (t *table) weighs(s *slot) int64 {
 	weight, known := t.reported(s)
 	switch {
@@ -128,7 +134,8 @@ func (t *table) weighs(s *slot) int64 {
 	return s.weight
 }
 
-// readWeights parses the weights that a session reports. Entries that cannot be parsed are left out.
+// readWeights parses the weights that a session reports. Entries that cannot be parsed are left
+// out.
 func readWeights(text string) map[int]int64 {
 	weights := map[int]int64{}
 	for entry := range strings.SplitSeq(text, ",") {

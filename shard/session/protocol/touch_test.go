@@ -16,7 +16,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// pair is a session that decides the slots that were touched, and one that decides all slots. They receive the same events.
+// pair is a session that decides the slots that were touched, and one that decides all slots. They
+// receive the same events.
 type pair struct {
 	*rapid.T
 	touched, all *Session
@@ -57,7 +58,8 @@ func (p *pair) step(event Event) Output {
 	return out
 }
 
-// TestUntouchedSlotsNeedNoDecision draws events with more slots than requests may be in flight, and sets the wall clock.
+// TestUntouchedSlotsNeedNoDecision draws events with more slots than requests may be in flight, and
+// sets the wall clock.
 func TestUntouchedSlotsNeedNoDecision(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		const slots = 3 * mostRequests
@@ -134,7 +136,8 @@ func (w *crowd) slot() string {
 	return member.SlotLeaseName("fleet", rapid.IntRange(0, len(w.entitled)-1).Draw(w.T, "slot"), len(w.entitled))
 }
 
-// otherSession changes the other replica's session Lease: it confirms slots in quarantine, or is that of another session.
+// otherSession changes the other replica's session Lease: it confirms slots in quarantine, or is
+// that of another session.
 func (w *crowd) otherSession() {
 	session := rapid.SampledFrom([]string{another, another, another, "r-1_ccccc", ""}).Draw(w.T, "session")
 	confirmed := ""

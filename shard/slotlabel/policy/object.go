@@ -62,12 +62,12 @@ type Object struct {
 	ResourceVersion string
 	// Slot is the value of the label; "" if there is none.
 	Slot string
-	// Parent is the UID of the parent, and ParentName its name, when the controller of the object is of the kind above;
-	// "" when it has none, and is a root.
+	// Parent is the UID of the parent, and ParentName its name, when the controller of the object is
+	// of the kind above; "" when it has none, and is a root.
 	Parent     types.UID
 	ParentName string
-	// Orphan is true for a MachineSet or Machine without any controller, so that a parent may adopt it by its Labels,
-	// which are kept for orphans only.
+	// Orphan is true for a MachineSet or Machine without any controller, so that a parent may adopt it
+	// by its Labels, which are kept for orphans only.
 	Orphan bool
 	Labels map[string]string
 	// NodeName, of a Machine, is the name of its Node; "" when it is not known yet.
@@ -112,7 +112,8 @@ func (o Object) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 }
 
-// Read returns the slot that a label names; ok is false for a label that names none of the given number of slots.
+// Read returns the slot that a label names; ok is false for a label that names none of the given
+// number of slots.
 func Read(value string, slots int) (slot int, ok bool) {
 	slot, _ = strconv.Atoi(value) // what is no number differs from its Value
 	if slot < 0 || slot >= slots || Value(slot) != value {

@@ -10,9 +10,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
-// Offers are the orphans of a namespace that are offered to parents before they are labeled as roots, with the parents that adopt
-// them: unlabeled orphans, and those that still name the slot of a parent that they have lost. Of a parent only name and UID are
-// stored. The zero value has none.
+// Offers are the orphans of a namespace that are offered to parents before they are labeled as
+// roots, with the parents that adopt them: unlabeled orphans, and those that still name the slot of
+// a parent that they have lost. Of a parent only name and UID are stored. The zero value has none.
 type Offers struct{ offers []offer }
 
 type offer struct {
@@ -21,8 +21,8 @@ type offer struct {
 	parent Adopter
 }
 
-// Adopter is a parent that adopts an orphan: of the parents of the kind above that are not being deleted, and whose selector matches
-// it, the first by name.
+// Adopter is a parent that adopts an orphan: of the parents of the kind above that are not being
+// deleted, and whose selector matches it, the first by name.
 type Adopter struct {
 	Name string
 	UID  types.UID
@@ -58,8 +58,8 @@ func (o Offers) Needs(kind Kind) bool {
 	return false
 }
 
-// To offers the orphans to a parent. A selector that matches everything, or is invalid or too large, adopts nothing. It must not be called
-// while others read the Offers.
+// To offers the orphans to a parent. A selector that matches everything, or is invalid or too
+// large, adopts nothing. It must not be called while others read the Offers.
 func (o Offers) To(kind Kind, parent metav1.Object, selector *metav1.LabelSelector) {
 	if parent.GetDeletionTimestamp() != nil || validation.SelectorSize(selector) > validation.MaxSelector {
 		return

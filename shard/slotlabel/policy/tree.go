@@ -46,7 +46,8 @@ type Forest struct {
 	nodes   map[string]Object
 }
 
-// Plant returns the Forest of the objects of a namespace and of Nodes. Nodes that no Machine names are excluded.
+// Plant returns the Forest of the objects of a namespace and of Nodes. Nodes that no Machine names
+// are excluded.
 func Plant(objects, nodes []Object) Forest {
 	f := Forest{objects: objects, byUID: map[types.UID]Object{}, nodes: map[string]Object{}}
 	for _, o := range objects {
@@ -58,8 +59,9 @@ func Plant(objects, nodes []Object) Forest {
 	return f
 }
 
-// Root returns the root of an object of the forest. ok is false when a parent is missing: the garbage collector is about
-// to delete such an object or to turn it into a root, and until then any label is accepted.
+// Root returns the root of an object of the forest. ok is false when a parent is missing: the
+// garbage collector is about to delete such an object or to turn it into a root, and until then any
+// label is accepted.
 func (f Forest) Root(o Object) (root Object, ok bool) {
 	for range Kinds() {
 		if o.Parent == "" {
@@ -74,9 +76,9 @@ func (f Forest) Root(o Object) (root Object, ok bool) {
 	return o, false // more levels than there are kinds
 }
 
-// actor returns the slot whose holder may label an object of the forest: the slot that it names; if it names none, the slot
-// that its nearest labeled ancestor names, whose holder caches that ancestor and so finds the objects below it; else the slot
-// that it should name.
+// actor returns the slot whose holder may label an object of the forest: the slot that it names; if
+// it names none, the slot that its nearest labeled ancestor names, whose holder caches that
+// ancestor and so finds the objects below it; else the slot that it should name.
 func (f Forest) actor(o Object, slots Slots, want int) int {
 	for range Kinds() {
 		if named, ok := Read(o.Slot, slots.Count); ok {
@@ -97,11 +99,13 @@ func (f Forest) IsWhole() bool {
 
 // Tree is the objects of a root's tree that do not fit.
 type Tree struct {
-	// Root of the tree. A MachineDeployment, a MachineSet and a Machine of the same name are one tree: they share a slot.
+	// Root of the tree. A MachineDeployment, a MachineSet and a Machine of the same name are one tree:
+	// they share a slot.
 	Root types.NamespacedName
 	// Slot that all of the tree should name.
 	Slot int
-	// Roots are these objects, as far as they exist and have something below them that does not fit, or do not fit themselves.
+	// Roots are these objects, as far as they exist and have something below them that does not fit,
+	// or do not fit themselves.
 	Roots []Object
 	unfit []unfit
 }
@@ -138,9 +142,9 @@ func (f Forest) Trees(slots Slots) (trees []Tree) {
 		if fit != Fits {
 			add(top, want, unfit{Object: o, actor: actor, moves: fit == Mislabeled})
 		}
-		// Only the holder of a Node's Machine acts on the Node, also where the Node names another slot: that holder labels it. A Machine that
-		// names a Node does not own it for that reason: a Node that is not bound to the Machine is left unchanged. It is labeled
-		// when it is claimed.
+		// Only the holder of a Node's Machine acts on the Node, also where the Node names another slot:
+		// that holder labels it. A Machine that names a Node does not own it for that reason: a Node that
+		// is not bound to the Machine is left unchanged. It is labeled when it is claimed.
 		if node := f.nodes[o.NodeName]; node.isOf(o) && node.Slot != Value(want) {
 			add(top, want, unfit{Object: node, actor: actor})
 		}
@@ -170,8 +174,9 @@ func (t Tree) Done(objects ...Object) Tree {
 // Fits reports whether no object is left to be labeled.
 func (t Tree) Fits() bool { return len(t.unfit) == 0 }
 
-// Next returns the objects that the holder of the acting slot labels now: of its objects, those of the lowest kind, in any
-// order. There are none when the tree fits, and when other holders must act first.
+// Next returns the objects that the holder of the acting slot labels now: of its objects, those of
+// the lowest kind, in any order. There are none when the tree fits, and when other holders must act
+// first.
 func (t Tree) Next(acting int) []Object {
 	for _, kind := range Kinds() {
 		var mine []Object
@@ -191,8 +196,8 @@ func (t Tree) Next(acting int) []Object {
 	return nil
 }
 
-// Moving returns the objects that the holder of the acting slot hands over to another: nothing may be in flight for these
-// objects before that holder labels anything of the tree.
+// Moving returns the objects that the holder of the acting slot hands over to another: nothing may
+// be in flight for these objects before that holder labels anything of the tree.
 func (t Tree) Moving(acting int) []Object {
 	var moving []Object
 	for _, o := range t.unfit {

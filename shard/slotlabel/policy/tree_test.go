@@ -146,7 +146,8 @@ func TestNodeNotBoundToTheMachineIsLeftUnchanged(t *testing.T) {
 	}
 }
 
-// The holder of slot 1 does not cache the set, and so cannot find that the machine is below its root.
+// The holder of slot 1 does not cache the set, and so cannot find that the machine is below its
+// root.
 func TestUnlabeledObjectsBelowAMislabeledOneAreLabeledByItsObserver(t *testing.T) {
 	objects := []Object{
 		{Kind: Deployment, Name: "1", UID: "d", Slot: "1"},

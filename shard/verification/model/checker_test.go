@@ -32,15 +32,16 @@ type step[S comparable] struct {
 	to   S
 }
 
-// system is what can be explored. A state is a small value; two states that cannot be distinguished by any future should be
-// equal.
+// system is what can be explored. A state is a small value; two states that cannot be distinguished
+// by any future should be equal.
 type system[S comparable] interface {
 	start() S
 	// next appends every step that is possible in a state.
 	next(s S, steps []step[S]) []step[S]
 	// broken names the promise that a state breaks, or is "".
 	broken(s S) string
-	// good reports whether a state is one of those that must always be reached again when no more faults occur.
+	// good reports whether a state is one of those that must always be reached again when no more
+	// faults occur.
 	good(s S) bool
 	// describe returns a description of a state for the story.
 	describe(s S) string
@@ -90,8 +91,9 @@ type explorer[S comparable] struct {
 	steps           []step[S]
 }
 
-// explore examines everything that can be reached. It stops at the first state that breaks a promise. When everything is
-// explored, it looks for a state from which a good one is not necessarily reached again.
+// explore examines everything that can be reached. It stops at the first state that breaks a
+// promise. When everything is explored, it looks for a state from which a good one is not
+// necessarily reached again.
 func explore[S comparable](sys system[S], limit bounds) finding {
 	e := &explorer[S]{system: sys, seed: maphash.MakeSeed(), index: make([]uint32, 1<<16)}
 	e.visit(sys.start(), 0)
@@ -133,7 +135,8 @@ func (e *explorer[S]) expand(i uint32) {
 	}
 }
 
-// faultlessKind returns the kind of the steps that happen without faults: those that are due, and the passing of time if none is.
+// faultlessKind returns the kind of the steps that happen without faults: those that are due, and
+// the passing of time if none is.
 func faultlessKind[S comparable](steps []step[S]) kind {
 	if slices.ContainsFunc(steps, func(s step[S]) bool { return s.kind == due }) {
 		return due

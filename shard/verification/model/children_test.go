@@ -17,9 +17,9 @@ const (
 	maxLate     = 3
 )
 
-// children is the model of a parent that wants one child, and of two sessions that own it in turn. Which of them owns it is
-// decided by the other models. What an owner has sent, or checked and not sent yet, can take effect at any time after the
-// ownership has changed.
+// children is the model of a parent that wants one child, and of two sessions that own it in turn.
+// Which of them owns it is decided by the other models. What an owner has sent, or checked and not
+// sent yet, can take effect at any time after the ownership has changed.
 type children struct {
 	changes  uint8 // of the owner
 	losses   uint8 // children that are deleted by hand
@@ -186,8 +186,9 @@ func (c children) deliver(f *tree, m write) {
 	}
 }
 
-// broken: there is never a surplus child. A child that was recreated is not counted: the name of a child that existed and was
-// deleted is free, and a create that arrives after that creates it once more. The owner deletes surplus children.
+// broken: there is never a surplus child. A child that was recreated is not counted: the name of a
+// child that existed and was deleted is free, and a create that arrives after that creates it once
+// more. The owner deletes surplus children.
 func (c children) broken(f tree) string {
 	if n := bits.OnesCount8(f.exist &^ f.recreated); n > 1 {
 		return fmt.Sprintf("%d children where one is wanted", n)

@@ -4,8 +4,8 @@ import "fmt"
 
 const firstListStale mutation = "a first list may be stale"
 
-// cloud is the model of one Machine with its VM, and of two sessions that own it in turn. A call or request that has begun can
-// take effect at any time after its sender has ceased to be the owner.
+// cloud is the model of one Machine with its VM, and of two sessions that own it in turn. A call or
+// request that has begun can take effect at any time after its sender has ceased to be the owner.
 type cloud struct {
 	changes  uint8 // of the owner
 	mutation mutation
@@ -118,8 +118,9 @@ func (c cloud) own(m machine, add func(k kind, text string, who uint8, do func(m
 	}
 }
 
-// broken: no owner begins a VM for a Machine that is gone. A create that was begun before, by a session that is no longer the
-// owner, may take effect later: the orphan sweep exists for that limit.
+// broken: no owner begins a VM for a Machine that is gone. A create that was begun before, by a
+// session that is no longer the owner, may take effect later: the orphan sweep exists for that
+// limit.
 func (cloud) broken(m machine) string {
 	if m.broken {
 		return "an owner creates a VM for a Machine that is gone"

@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// counter is a system with a number as its state: steps add one or double it, and zero comes after the limit.
+// counter is a system with a number as its state: steps add one or double it, and zero comes after
+// the limit.
 type counter struct {
 	limit, forbidden, desired int
 	trap                      int // adding stops here, and only doubling, a fault, remains

@@ -227,7 +227,8 @@ func (n *shifts) acquire(r, slot uint8) {
 	}
 }
 
-// lead: the leader declares silent sessions dead, and assigns slots to replicas that can do the work.
+// lead: the leader declares silent sessions dead, and assigns slots to replicas that can do the
+// work.
 func (n *shifts) lead() {
 	for other := range n.replicas {
 		if w := n.from.workers[other]; w.lease != vacant && w.age >= workSilent {
@@ -257,8 +258,8 @@ func (n *shifts) assigned(r uint8) (count int) {
 	return count
 }
 
-// plan reassigns a slot whose assigned replica cannot do the work, or has all slots while another that can has none. If no
-// replica is fit, the slot stays.
+// plan reassigns a slot whose assigned replica cannot do the work, or has all slots while another
+// that can has none. If no replica is fit, the slot stays.
 func (n *shifts) plan(slot uint8) {
 	p := n.from.slots[slot]
 	stays := p.assigned != 0 && n.isFit(p.assigned-1)

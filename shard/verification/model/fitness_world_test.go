@@ -35,8 +35,9 @@ const (
 
 const maxPosts = 2
 
-// fitness is the model of replicas that renew their session Leases, and may be unable to list and watch, or to open slots.
-// Requests about single Leases take effect at once: the effects of late ones are the subject of fleet.
+// fitness is the model of replicas that renew their session Leases, and may be unable to list and
+// watch, or to open slots. Requests about single Leases take effect at once: the effects of late
+// ones are the subject of fleet.
 type fitness struct {
 	name     string
 	replicas uint8

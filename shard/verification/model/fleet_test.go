@@ -50,7 +50,8 @@ func (f fleet) sessions() int           { return len(f.replicas) }
 func (f fleet) isSteady(who uint8) bool { return has(f.steady, who) }
 func (f fleet) replica(who uint8) uint8 { return f.replicas[who-1] }
 
-// watches reports whether a session follows the session Lease of a replica: those of others, and its own until it holds it.
+// watches reports whether a session follows the session Lease of a replica: those of others, and
+// its own until it holds it.
 func (f fleet) watches(w *world, who, replica uint8) bool {
 	first := slices.Index(f.replicas, replica)
 	return first >= 0 && !f.isSteady(uint8(first+1)) && (f.replica(who) != replica || w.session(who).phase == starting)
@@ -97,7 +98,8 @@ func (f fleet) broken(w world) string {
 	return ""
 }
 
-// good reports whether a session holds the slot, knows it, may act, and is the one that should hold it.
+// good reports whether a session holds the slot, knows it, may act, and is the one that should hold
+// it.
 func (f fleet) good(w world) bool {
 	h := w.slot.holder
 	return h != 0 && w.entitled(h) && (w.slot.assigned == 0 || w.slot.assigned == 1+f.replica(h))

@@ -56,7 +56,8 @@ func (n *successors) hold(who uint8) {
 	}
 }
 
-// judge reads a session's Lease, live, and records what it proves. Only a read that proves something is a step.
+// judge reads a session's Lease, live, and records what it proves. Only a read that proves
+// something is a step.
 func (n *successors) judge(who, h uint8) {
 	w, r := n.from, n.replica(h)
 	if n.mutation != deathFromCache && n.watches(&w, who, r) {

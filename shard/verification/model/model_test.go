@@ -40,7 +40,8 @@ type trial struct {
 	mutants []mutant
 }
 
-// mutant is a mutation, the promise that it breaks, and a step on the way there: the one that is harmful without the rule.
+// mutant is a mutation, the promise that it breaks, and a step on the way there: the one that is
+// harmful without the rule.
 type mutant struct {
 	mutation mutation
 	breaks   string
@@ -157,7 +158,8 @@ func TestCheckerFindsEachMissingRule(t *testing.T) {
 	}
 }
 
-// TestLargeScenarios explores each of its scenarios as deep as time and memory allow, and always a few steps.
+// TestLargeScenarios explores each of its scenarios as deep as time and memory allow, and always a
+// few steps.
 func TestLargeScenarios(t *testing.T) {
 	limit, begin := bounds{states: 20_000}, func() {}
 	if text := os.Getenv("MODEL_TIME"); text != "" {

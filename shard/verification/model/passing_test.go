@@ -159,7 +159,8 @@ func (n *successors) cameBack(age uint8) uint8 {
 	return age
 }
 
-// failed reports whether what a session sent in this tick has failed: its renewal, or the read of one that starts.
+// failed reports whether what a session sent in this tick has failed: its renewal, or the read of
+// one that starts.
 func (n *successors) failed(w *world, who uint8) bool {
 	if n.mutation == noComeBack || n.mutation == failureIsNoGap && w.session(who).phase == living {
 		return false
@@ -167,8 +168,8 @@ func (n *successors) failed(w *world, who uint8) bool {
 	return w.away || !n.reaches(who)
 }
 
-// timers advances a session's own timers. Those of others' session Leases restart when its own renewals are not observed: then it
-// would not observe others' either.
+// timers advances a session's own timers. Those of others' session Leases restart when its own
+// renewals are not observed: then it would not observe others' either.
 func (n *successors) timers(w *world, who uint8) {
 	s := w.session(who)
 	if s.slot.seen > 0 {

@@ -2,9 +2,10 @@ package model
 
 import "slices"
 
-// unsure marks the states from which a good state is not necessarily reached without faults: there is an endless path around the
-// good states, or a final state. (It removes, backwards from the good states, the states that surely lead there; the rest is
-// unsure.) It also returns the largest number of ticks that pass before a good state is reached.
+// unsure marks the states from which a good state is not necessarily reached without faults: there
+// is an endless path around the good states, or a final state. (It removes, backwards from the good
+// states, the states that surely lead there; the rest is unsure.) It also returns the largest
+// number of ticks that pass before a good state is reached.
 func (e *explorer[S]) unsure() (unsure []bool, most int) {
 	begin, predecessors := e.backwards()
 	open := make([]uint32, e.states.n) // steps without faults that do not surely lead to a good state
@@ -42,7 +43,8 @@ func (e *explorer[S]) tick(i uint32) uint8 {
 	return 0
 }
 
-// backwards reverses the steps without faults: the predecessors of state i are predecessors[begin[i]:begin[i+1]].
+// backwards reverses the steps without faults: the predecessors of state i are
+// predecessors[begin[i]:begin[i+1]].
 func (e *explorer[S]) backwards() (begin, predecessors []uint32) {
 	begin = make([]uint32, e.states.n+1)
 	for _, to := range e.faultless {

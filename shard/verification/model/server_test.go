@@ -2,8 +2,8 @@ package model
 
 // The API server: what a request does when it arrives, and what becomes old by it.
 
-// deliver executes an update. Compare and swap is part of the wire: a message that names an old version is not on it, unless a
-// mutation keeps it.
+// deliver executes an update. Compare and swap is part of the wire: a message that names an old
+// version is not on it, unless a mutation keeps it.
 func (f fleet) deliver(w *world, m message) {
 	lease := &w.leases[m.on]
 	if m.stale && !f.matters(w, m) {

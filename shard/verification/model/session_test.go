@@ -70,7 +70,8 @@ func (n *successors) life(who uint8) {
 	n.hold(who)
 }
 
-// recycle lets sessions that are gone, and that nothing names, be reused under the same number, as other sessions.
+// recycle lets sessions that are gone, and that nothing names, be reused under the same number, as
+// other sessions.
 func (f fleet) recycle(w *world) {
 	for i := range f.sessions() {
 		who := uint8(i + 1)
@@ -130,8 +131,8 @@ func (n *successors) processFaults(who uint8) {
 	}
 }
 
-// watch updates views: by an event, or a live read. What lies between two versions is skipped; a view that stays at one of them
-// was updated immediately before.
+// watch updates views: by an event, or a live read. What lies between two versions is skipped; a
+// view that stays at one of them was updated immediately before.
 func (n *successors) watch(who uint8) {
 	s := n.from.session(who)
 	if (!s.slot.fresh || s.doubts) && (!has(n.passive, who) || s.slot.holder == who) {
@@ -189,7 +190,8 @@ func (n *successors) settle(w *world, who uint8) {
 	}
 }
 
-// begin: a starting session creates its session Lease, or acquires it when it is empty or has not changed for a long time.
+// begin: a starting session creates its session Lease, or acquires it when it is empty or has not
+// changed for a long time.
 func (n *successors) begin(who uint8) {
 	s, r := n.from.session(who), n.replica(who)
 	view := s.peers[r]

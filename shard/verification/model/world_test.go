@@ -16,9 +16,10 @@ const (
 	maxWire     = 4
 )
 
-// world is a state of the fleet: the API server, the network, and what each session knows. Versions and UIDs are not
-// numbers here. They are only ever compared with the current ones, and what is no longer current never is again; so
-// every mention of one is a bit, which is cleared when the Lease changes.
+// world is a state of the fleet: the API server, the network, and what each session knows. Versions
+// and UIDs are not numbers here. They are only ever compared with the current ones, and what is no
+// longer current never is again; so every mention of one is a bit, which is cleared when the Lease
+// changes.
 type world struct {
 	leases    [maxReplicas]sessionLease
 	slot      slotLease
@@ -110,8 +111,8 @@ const (
 	release
 )
 
-// message is a request in flight, for any time. An update names the version that it is based on, so one that names an old
-// version can be removed.
+// message is a request in flight, for any time. An update names the version that it is based on, so
+// one that names an old version can be removed.
 type message struct {
 	verb    verb
 	from    uint8
@@ -178,7 +179,8 @@ func (w *world) entitled(who uint8) bool {
 // end ends a session, by exit or death.
 func (w *world) end(who uint8) { *w.session(who) = session{phase: gone} }
 
-// referenced reports whether anything names a session. The number of one that nothing names can be reused.
+// referenced reports whether anything names a session. The number of one that nothing names can be
+// reused.
 func (w *world) referenced(who uint8) bool {
 	if w.slot.holder == who || has(w.slot.list, who) {
 		return true

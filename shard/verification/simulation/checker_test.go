@@ -19,8 +19,8 @@ type checker struct {
 	violation string
 	at        time.Duration
 	stuck     bool // the violation is that the fleet does not come to rest
-	// created are the sessions that have created their Lease, with the request; held those that have ever held one; tampered are
-	// the Leases that a user has changed or removed.
+	// created are the sessions that have created their Lease, with the request; held those that have
+	// ever held one; tampered are the Leases that a user has changed or removed.
 	created        map[string]uint64
 	held, tampered map[string]bool
 	restored       time.Duration // when etcd was; zero: never
@@ -49,7 +49,8 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-// afterRestore reports whether etcd was restored so recently that its contents contradict what has happened since.
+// afterRestore reports whether etcd was restored so recently that its contents contradict what has
+// happened since.
 func (c *checker) afterRestore() bool {
 	return c.restored != 0 && c.w.now-c.restored < 4*c.w.config.TakeOver
 }
@@ -58,7 +59,8 @@ func (c *checker) afterRestore() bool {
 type edit struct {
 	at      time.Duration
 	version int64 // of the Lease
-	// unproven is the holder that was written, if it had not held its session Lease yet. It counts as dead until it does.
+	// unproven is the holder that was written, if it had not held its session Lease yet. It counts as
+	// dead until it does.
 	unproven string
 }
 
@@ -70,8 +72,8 @@ func (c *checker) overwritten(slot int, holder string) {
 	}
 }
 
-// isBlind reports whether a process holds a slot whose Lease a user has taken from it, and has not observed that: until it does
-// it may act at the same time as a new holder.
+// isBlind reports whether a process holds a slot whose Lease a user has taken from it, and has not
+// observed that: until it does it may act at the same time as a new holder.
 func (c *checker) isBlind(p *process, slot int) bool {
 	e, edited := c.edits[slot]
 	return edited && p.work[slot].since <= e.at && p.seen[slot] < e.version
@@ -109,7 +111,8 @@ func (c *checker) acts(p *process, slot int) {
 	}
 }
 
-// lands is called when the side effect is sent. Only a process that was stopped since its check may be late.
+// lands is called when the side effect is sent. Only a process that was stopped since its check may
+// be late.
 func (c *checker) lands(p *process, slot int, began time.Duration) {
 	if c.otherOwner(p, slot) == nil {
 		return
@@ -250,8 +253,8 @@ func (c *checker) exited(p *process, e *protocol.Exit) {
 	}
 }
 
-// atRest returns what is missing for every slot to be held by a living session that it is assigned to and that works; "" if
-// nothing is.
+// atRest returns what is missing for every slot to be held by a living session that it is assigned
+// to and that works; "" if nothing is.
 func (c *checker) atRest() (missing string) {
 	for slot := range c.w.slots {
 		l := c.w.api.leases[member.SlotLeaseName(fleetName, slot, c.w.slots)]

@@ -46,8 +46,8 @@ func outagesOnly(w *world, f *faults) {
 	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, delayed: f.delayed, denied: f.denied, shut: f.shut}
 }
 
-// handWrittenHolders makes users write holders into slot Leases, again and again, while watches are late and replicas start and
-// leave.
+// handWrittenHolders makes users write holders into slot Leases, again and again, while watches are
+// late and replicas start and leave.
 func handWrittenHolders(w *world, f *faults) {
 	f.kinds = []func(){w.writeHolder, w.writeHolder, w.writeHolder, w.writeHolder, w.stallWatch, w.pause, w.crash, w.scale}
 }
@@ -62,7 +62,8 @@ func newFaults(w *world) faults {
 	if w.broken.fastClocks {
 		f.drift = 0.6
 	}
-	// A wall clock that is set back while its machine is suspended hides the suspension from both clocks: no run has both.
+	// A wall clock that is set back while its machine is suspended hides the suspension from both
+	// clocks: no run has both.
 	clocks := w.setClock
 	if w.chance(2) {
 		clocks = w.sleep
@@ -199,7 +200,8 @@ func (f *faults) end() {
 	}
 }
 
-// elect elects and deposes leaders from time to time, with all that may happen in client-go's election.
+// elect elects and deposes leaders from time to time, with all that may happen in client-go's
+// election.
 func (w *world) elect() {
 	var leaders, others []*process
 	for _, p := range w.processes {
@@ -356,7 +358,8 @@ func (w *world) twin() {
 	}
 }
 
-// disturb begins a fault of one process that lasts from a second to the given time; until is when it ends, by process.
+// disturb begins a fault of one process that lasts from a second to the given time; until is when
+// it ends, by process.
 func (w *world) disturb(until map[*process]time.Duration, most time.Duration, what string) {
 	if p := w.anyProcess(); p != nil {
 		d := w.between(time.Second, most)
@@ -385,8 +388,8 @@ func (w *world) stallWatch() {
 	w.disturb(w.faults.stuck, time.Minute, "receives no events of its watch")
 }
 
-// deny has writes of slot Leases by a process refused, or have no effect and no answer, while those of its session Lease
-// succeed.
+// deny has writes of slot Leases by a process refused, or have no effect and no answer, while those
+// of its session Lease succeed.
 func (w *world) deny() { w.disturb(w.faults.denied, 2*time.Minute, "cannot write slot Leases") }
 
 // shut prevents slots that a process acquires from opening.
@@ -399,8 +402,8 @@ func (w *world) breakWatch() {
 	}
 }
 
-// restoreBackup takes a backup, and restores it later. That is not possible while the API server runs; that it is unavailable for
-// longer than the fence is a promise.
+// restoreBackup takes a backup, and restores it later. That is not possible while the API server
+// runs; that it is unavailable for longer than the fence is a promise.
 func (w *world) restoreBackup() {
 	if w.api.backup != nil {
 		return
@@ -457,7 +460,8 @@ func (w *world) setClock() {
 	}
 }
 
-// reportAccounts has a process report any state of two accounts at clouds, until it reports another one.
+// reportAccounts has a process report any state of two accounts at clouds, until it reports another
+// one.
 func (w *world) reportAccounts() {
 	p := w.anyProcess()
 	if p == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// lists are the lists of objects that the processes of a world request: those from which slots open, those of work, and one, after slots
-// were opened, of objects that serving does not need.
+// lists are the lists of objects that the processes of a world request: those from which slots
+// open, those of work, and one, after slots were opened, of objects that serving does not need.
 type lists struct {
 	w *world
 	// takes is how long an answer takes, and errors the share of requests that fail.
@@ -25,7 +25,8 @@ type lists struct {
 	health map[*process]*apianswers.ListHealth
 	broken map[*process]map[string]string
 	sweeps map[*process]bool
-	// last is the replica that has last acquired each slot, and moves counts how often it was another one than before.
+	// last is the replica that has last acquired each slot, and moves counts how often it was another
+	// one than before.
 	last  map[int]string
 	moves int
 }
@@ -110,9 +111,10 @@ func (l *lists) sweep(p *process) {
 	l.request(p, "secrets", 1, func(bool) { p.soon(time.Minute, func() { l.sweep(p) }) })
 }
 
-// TestMovesEndWhereListsAreSlowOrFail checks that fitness, which lists decide, and the lists, which moves cause, come to rest, also
-// after a restart: with lists of any duration slots open and stay where they are. Where a share of all lists fails, replicas become
-// unfit again and again; then moves become rare.
+// TestMovesEndWhereListsAreSlowOrFail checks that fitness, which lists decide, and the lists, which
+// moves cause, come to rest, also after a restart: with lists of any duration slots open and stay
+// where they are. Where a share of all lists fails, replicas become unfit again and again; then
+// moves become rare.
 func TestMovesEndWhereListsAreSlowOrFail(t *testing.T) {
 	t.Parallel()
 	durations, shares := []int{1, 14, 20, 45, 120}, []float64{0, 0.1, 0.5, 0.9, 1}
@@ -131,7 +133,8 @@ func TestMovesEndWhereListsAreSlowOrFail(t *testing.T) {
 				moves(20 * time.Minute)
 				w.anyProcess().die()
 				soon, later := moves(30*time.Minute), moves(30*time.Minute)
-				// One for each replica that is tried again, and one back; some for each slot where replicas become unfit again and again.
+				// One for each replica that is tried again, and one back; some for each slot where replicas
+				// become unfit again and again.
 				most := 2 * len(w.pods)
 				if errors > 0 && errors < 1 {
 					most = 6 * w.slots

@@ -32,7 +32,8 @@ const (
 	gone
 )
 
-// process is one session: the real protocol.Session, with a process around it that does what the product does.
+// process is one session: the real protocol.Session, with a process around it that does what the
+// product does.
 type process struct {
 	w       *world
 	pod     *pod
@@ -103,7 +104,8 @@ func suffix(n int) string {
 
 func (p *process) moment() member.Moment { return p.clock.read(p.w.now) }
 
-// soon does something in the process after a while: if it is stopped then, once it is resumed, and never if it is gone.
+// soon does something in the process after a while: if it is stopped then, once it is resumed, and
+// never if it is gone.
 func (p *process) soon(d time.Duration, do func()) {
 	p.w.after(d, func() {
 		switch p.mode {
@@ -231,8 +233,8 @@ func (p *process) arm(at member.Moment) {
 	})
 }
 
-// sendRequest sends a request: first the time is taken, then the need is checked, then the request is sent. A process can be stopped in
-// between.
+// sendRequest sends a request: first the time is taken, then the need is checked, then the request
+// is sent. A process can be stopped in between.
 func (p *process) sendRequest(req member.Request) {
 	p.call(req, func() {}, func(reply member.Reply) { p.post(protocol.Replied{Reply: reply}) })
 }

@@ -2,9 +2,9 @@ package simulation
 
 import "testing"
 
-// TestBrokenPromises checks that the checker finds a violation in environments that break what the protocol relies on: two
-// sessions own a slot, or another error occurs that is not just waiting. The same seed passes where the promise is kept. The
-// adjustment makes the violation more likely.
+// TestBrokenPromises checks that the checker finds a violation in environments that break what the
+// protocol relies on: two sessions own a slot, or another error occurs that is not just waiting.
+// The same seed passes where the promise is kept. The adjustment makes the violation more likely.
 func TestBrokenPromises(t *testing.T) {
 	const most = 2000
 	if testing.Short() {

@@ -40,7 +40,8 @@ func newServer(w *world) *server {
 
 func (s *server) unavailable() bool { return s.w.now < s.backAt }
 
-// makeUnavailable makes the server unavailable for a time, and sometimes breaks all its connections.
+// makeUnavailable makes the server unavailable for a time, and sometimes breaks all its
+// connections.
 func (s *server) makeUnavailable(d time.Duration) {
 	s.w.report("the API server is unavailable for %v", d)
 	s.backAt = max(s.backAt, s.w.now+d)
@@ -152,7 +153,8 @@ func (s *server) edit(name string, change func(*coordinationv1.Lease)) {
 
 func (s *server) save() { s.backup = &backup{leases: maps.Clone(s.leases), version: s.version} }
 
-// restore restores the backup. All connections break. Whether resourceVersions are restored too depends on the way of restoring.
+// restore restores the backup. All connections break. Whether resourceVersions are restored too
+// depends on the way of restoring.
 func (s *server) restore(bump bool) {
 	if s.backup == nil {
 		return
@@ -209,7 +211,8 @@ type notice struct {
 	gone  bool
 }
 
-// watch is a connection over which a process receives changes, all of them, in order, and some time later.
+// watch is a connection over which a process receives changes, all of them, in order, and some time
+// later.
 type watch struct {
 	w      *world
 	p      *process

@@ -22,9 +22,10 @@ var (
 	lines   = flag.Int("lines", 400, "how many lines of a story to show at most; 0 is all")
 )
 
-// patience is the time that a fleet may take, after the last fault, until every slot is held: a call that does not end is
-// cancelled after 30 s and its process exits after another 15 s, the next session waits for 15 s of silence of the old one, a
-// slot Lease that was deleted waits 15 s, and each of these may follow another.
+// patience is the time that a fleet may take, after the last fault, until every slot is held: a
+// call that does not end is cancelled after 30 s and its process exits after another 15 s, the next
+// session waits for 15 s of silence of the old one, a slot Lease that was deleted waits 15 s, and
+// each of these may follow another.
 const patience = 4 * time.Minute
 
 // run is one run of a seed.
@@ -94,8 +95,9 @@ func TestOutages(t *testing.T) {
 	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), outagesOnly))
 }
 
-// TestHandWrittenHolders checks that, regardless of which holders users write into slot Leases, every session that has observed the Lease
-// acts alone, and that the slot has one holder in the end.
+// TestHandWrittenHolders checks that, regardless of which holders users write into slot Leases,
+// every session that has observed the Lease acts alone, and that the slot has one holder in the
+// end.
 func TestHandWrittenHolders(t *testing.T) {
 	if *oneSeed >= 0 {
 		reportStory(t, uint64(*oneSeed), handWrittenHolders)

@@ -31,7 +31,8 @@ func (w *world) decidesAll(settings protocol.Settings) *protocol.Session {
 	return all
 }
 
-// compare checks that a step that decides only the touched slots requests the same as one that decides all slots.
+// compare checks that a step that decides only the touched slots requests the same as one that
+// decides all slots.
 func (p *process) compare(now member.Moment, event protocol.Event, out protocol.Output) {
 	if p.all == nil || p.w.checker.violation != "" {
 		return
@@ -46,7 +47,8 @@ func (p *process) compare(now member.Moment, event protocol.Event, out protocol.
 	}
 }
 
-// TestUntouchedSlotsNeedNoDecision checks that, in any history, each step requests the same as one that decides all slots.
+// TestUntouchedSlotsNeedNoDecision checks that, in any history, each step requests the same as one
+// that decides all slots.
 func TestUntouchedSlotsNeedNoDecision(t *testing.T) {
 	if *oneSeed >= 0 {
 		reportStory(t, uint64(*oneSeed), comparing)

@@ -57,8 +57,8 @@ func (w *world) editLease() {
 	})
 }
 
-// writeHolder writes into a slot Lease what only the fleet should write: a holder, which does not get the slot by that, or an
-// epoch.
+// writeHolder writes into a slot Lease what only the fleet should write: a holder, which does not
+// get the slot by that, or an epoch.
 func (w *world) writeHolder() {
 	slot := w.random.IntN(w.slots)
 	name := member.SlotLeaseName(fleetName, slot, w.slots)

@@ -61,7 +61,8 @@ func (p *process) beginCall(slot int) {
 	p.soon(duration, func() { p.finish(c) })
 }
 
-// send starts a side effect that has just been checked, and completes it: at once, unless the process is stopped in between.
+// send starts a side effect that has just been checked, and completes it: at once, unless the
+// process is stopped in between.
 func (p *process) send(c *call) {
 	p.w.checker.acts(p, c.slot)
 	began := p.w.now

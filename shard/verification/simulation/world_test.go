@@ -42,7 +42,8 @@ type world struct {
 	story *strings.Builder // nil: no story is recorded
 }
 
-// scheduled is something to happen at an instant; what is scheduled for one instant happens in the order of scheduling.
+// scheduled is something to happen at an instant; what is scheduled for one instant happens in the
+// order of scheduling.
 type scheduled struct {
 	at    time.Duration
 	count uint64

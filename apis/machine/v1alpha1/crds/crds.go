@@ -1,7 +1,9 @@
-// Package crds carries the CustomResourceDefinitions of machine.sapcloud.io/v1alpha1, generated from the Go types next to
-// it, so that a program can install them without having the repository at hand.
+// Package crds carries the CustomResourceDefinitions of machine.sapcloud.io/v1alpha1, generated
+// from the Go types next to it, so that a program can install them without having the repository at
+// hand.
 //
-// What they check, and what they need of the API server, is described in the comment of package v1alpha1.
+// What they check, and what they need of the API server, is described in the comment of package
+// v1alpha1.
 package crds
 
 import "embed"

@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
-// FuzzValidate reads any bytes as an object of each kind. Every object that decodes gets the same answer twice.
+// FuzzValidate reads any bytes as an object of each kind. Every object that decodes gets the same
+// answer twice.
 func FuzzValidate(f *testing.F) {
 	for _, seed := range []string{
 		`{}`,

@@ -67,7 +67,8 @@ func remarksOnTemplate(spec *v1alpha1.MachineSpec, path *field.Path) (remarks []
 	return append(remarks, remarksOnNode(&spec.NodeTemplateSpec, path.Child("nodeTemplate"))...)
 }
 
-// knownConditions returns the types of Node conditions of kubelets, and of node-problem-detector as it is configured by default.
+// knownConditions returns the types of Node conditions of kubelets, and of node-problem-detector as
+// it is configured by default.
 func knownConditions() []string {
 	return []string{
 		"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable",

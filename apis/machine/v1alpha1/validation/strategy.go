@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// validateStrategy checks what belongs to the strategy in effect. Fields of another strategy are ignored.
+// validateStrategy checks what belongs to the strategy in effect. Fields of another strategy are
+// ignored.
 func validateStrategy(spec *v1alpha1.MachineDeploymentSpec, path *field.Path) field.ErrorList {
 	strategy := spec.Strategy
 	switch strategy.Type {
@@ -45,9 +46,9 @@ func validateInPlaceUpdate(update *v1alpha1.InPlaceUpdateMachineDeployment, repl
 	return errs
 }
 
-// validateNoStrategy treats an empty type as a RollingUpdate, each of whose limits may be missing. MCM rejects an empty
-// type, so that no manifest of MCM's relies on inPlaceUpdate having no effect here, and a user who wrote inPlaceUpdate does
-// not expect the VMs to be replaced.
+// validateNoStrategy treats an empty type as a RollingUpdate, each of whose limits may be missing.
+// MCM rejects an empty type, so that no manifest of MCM's relies on inPlaceUpdate having no effect
+// here, and a user who wrote inPlaceUpdate does not expect the VMs to be replaced.
 func validateNoStrategy(strategy v1alpha1.MachineDeploymentStrategy, replicas int32, path *field.Path) field.ErrorList {
 	if strategy.InPlaceUpdate != nil {
 		return field.ErrorList{field.Required(path.Child("type"), "inPlaceUpdate needs type InPlaceUpdate")}
@@ -71,7 +72,8 @@ func validateLimits(limits v1alpha1.UpdateConfiguration, replicas int32, path *f
 	return append(errs, validateLimit(limits.MaxSurge, replicas, path.Child("maxSurge"))...)
 }
 
-// validateLimit requires a number of machines that can be counted. It may be negative, as in MCM; it then counts as 0.
+// validateLimit requires a number of machines that can be counted. It may be negative, as in MCM;
+// it then counts as 0.
 func validateLimit(limit *intstr.IntOrString, replicas int32, path *field.Path) field.ErrorList {
 	if limit == nil {
 		return field.ErrorList{field.Required(path, "must be a number, or a percentage such as 25%")}

@@ -16,11 +16,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// MaxReplicas is how many machines a deployment or a set may have, and how many more or fewer a rollout may allow. No cluster has as
-// many; the sum of two is far from what 32 bits can count, and so is that of all sets of a deployment.
+// MaxReplicas is how many machines a deployment or a set may have, and how many more or fewer a
+// rollout may allow. No cluster has as many; the sum of two is far from what 32 bits can count, and
+// so is that of all sets of a deployment.
 const MaxReplicas = 1_000_000
 
-// MaxSelector is the size that a selector may have. All selectors of a namespace are compared with each of its machines.
+// MaxSelector is the size that a selector may have. All selectors of a namespace are compared with
+// each of its machines.
 const MaxSelector = 100
 
 // SelectorSize returns how many labels, expressions and values of expressions a selector has.
@@ -59,7 +61,8 @@ func ValidateMachine(m *v1alpha1.Machine) field.ErrorList {
 	return append(validateName(m.Name), validateClass(m.Spec.Class, field.NewPath("spec", "class"))...)
 }
 
-// validateName makes sure that the name of a machine can be the value of a label, which its Node carries, and the name of a host.
+// validateName makes sure that the name of a machine can be the value of a label, which its Node
+// carries, and the name of a host.
 func validateName(name string) (errs field.ErrorList) {
 	for _, problem := range utilvalidation.IsValidLabelValue(name) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, "is the value of a label of the Node, so it "+problem+"; create a machine with another name"))
@@ -67,8 +70,8 @@ func validateName(name string) (errs field.ErrorList) {
 	return errs
 }
 
-// ValidateMachineClass returns what keeps machines of the class from working, or nothing. The provider's own spec is
-// for its driver to check.
+// ValidateMachineClass returns what keeps machines of the class from working, or nothing. The
+// provider's own spec is for its driver to check.
 func ValidateMachineClass(c *v1alpha1.MachineClass) field.ErrorList {
 	if c.NodeTemplate == nil {
 		return nil
@@ -92,8 +95,8 @@ func ValidateMachineClass(c *v1alpha1.MachineClass) field.ErrorList {
 	return errs
 }
 
-// Reason returns the reason of the Valid condition for what one of the functions above found: that of the first error
-// that has its own, else ReasonInvalidSpec; "" for no errors.
+// Reason returns the reason of the Valid condition for what one of the functions above found: that
+// of the first error that has its own, else ReasonInvalidSpec; "" for no errors.
 func Reason(errs field.ErrorList) string {
 	for _, err := range errs {
 		switch err.Origin {
@@ -107,7 +110,8 @@ func Reason(errs field.ErrorList) string {
 	return ""
 }
 
-// EventReason returns the reason of the Event that reports a reason of the Valid condition: MCM's, where that has one.
+// EventReason returns the reason of the Event that reports a reason of the Valid condition: MCM's,
+// where that has one.
 func EventReason(reason string) string {
 	if reason == v1alpha1.ReasonSelectorMatchesEverything {
 		return v1alpha1.EventSelectingAll
@@ -125,7 +129,8 @@ func validateReplicas(replicas int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateSelector makes sure that a machine created from the template is found again, and no machine of another object is.
+// validateSelector makes sure that a machine created from the template is found again, and no
+// machine of another object is.
 func validateSelector(selector *metav1.LabelSelector, template map[string]string, path *field.Path) field.ErrorList {
 	if selector == nil {
 		missing := field.Required(path, "must be there, to find the machines again")
@@ -155,9 +160,10 @@ func validateSelector(selector *metav1.LabelSelector, template map[string]string
 	return nil
 }
 
-// validateNotOurs makes sure that no selector uses labels that the controllers write, whichever the operator is: what was created would
-// not match it any more, be released, and be created again without end. The selector of a MachineSet may use the hash of its template,
-// by which Machine Controller Manager and the fleet distinguish the MachineSets of a MachineDeployment.
+// validateNotOurs makes sure that no selector uses labels that the controllers write, whichever the
+// operator is: what was created would not match it any more, be released, and be created again
+// without end. The selector of a MachineSet may use the hash of its template, by which Machine
+// Controller Manager and the fleet distinguish the MachineSets of a MachineDeployment.
 func validateNotOurs(selector *metav1.LabelSelector, path *field.Path, isOurs func(label string) bool) field.ErrorList {
 	if selector == nil || SelectorSize(selector) > MaxSelector {
 		return nil // validateSelector reports it

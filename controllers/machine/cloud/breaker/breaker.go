@@ -10,21 +10,25 @@ import (
 const (
 	// Failures is how many different machines have to fail in a row.
 	Failures = 5
-	// FirstPause is the time from the opening to the first probe. Each probe that fails doubles it. It is the first wait of one machine between its
-	// attempts: an account gets probes as often as if it had one machine.
+	// FirstPause is the time from the opening to the first probe. Each probe that fails doubles it. It
+	// is the first wait of one machine between its attempts: an account gets probes as often as if it
+	// had one machine.
 	FirstPause = 5 * time.Second
 	// LongestPause is the longest time between two probes, unless the cloud requests a longer one.
 	LongestPause = 3 * time.Minute
-	// forgetAfter is after which time without calls a Breaker is of no use any more: longer than the waits of machines between attempts.
+	// forgetAfter is after which time without calls a Breaker is of no use any more: longer than the
+	// waits of machines between attempts.
 	forgetAfter = 10 * time.Minute
 )
 
-// mostClasses is how many classes are remembered that have failed. With more of them, the others wait as well.
+// mostClasses is how many classes are remembered that have failed. With more of them, the others
+// wait as well.
 const mostClasses = 16
 
 // Caller is what a call is sent for.
 type Caller struct {
-	// Machine and Class identify the machine, and the version of its class: a class that was corrected is another one.
+	// Machine and Class identify the machine, and the version of its class: a class that was corrected
+	// is another one.
 	Machine, Class string
 }
 
@@ -48,8 +52,9 @@ const (
 	refused
 )
 
-// shows returns what an outcome shows. Codes with which a cloud may answer for the machine, its name, its zone or its type show that the account
-// works; those that a driver may return without a call show nothing.
+// shows returns what an outcome shows. Codes with which a cloud may answer for the machine, its
+// name, its zone or its type show that the account works; those that a driver may return without a
+// call show nothing.
 func (o Outcome) shows() evidence {
 	if o.Pending || o.Ended {
 		return nothing
@@ -72,7 +77,8 @@ func (o Outcome) IsEvidence() bool { return o.shows() != nothing }
 // CountsAgainst reports whether an outcome is a failure that concerns the account.
 func (o Outcome) CountsAgainst() bool { return o.shows() == refused }
 
-// Breaker is the circuit breaker of one account and kind of call. The zero value is closed. It is not safe for concurrent use.
+// Breaker is the circuit breaker of one account and kind of call. The zero value is closed. It is
+// not safe for concurrent use.
 type Breaker struct {
 	failed  []string      // machines since the last answer, at most Failures
 	classes []string      // of the failures since the last answer
@@ -169,7 +175,8 @@ func (b *Breaker) IsOpen() bool { return b.pause > 0 }
 // Code returns the code of the last failure.
 func (b *Breaker) Code() driver.Code { return b.code }
 
-// IsOver reports whether the state is of no use any more: nothing has failed, or no call was sent for long.
+// IsOver reports whether the state is of no use any more: nothing has failed, or no call was sent
+// for long.
 func (b *Breaker) IsOver(now time.Time) bool {
 	recent := b.last
 	if b.until.After(recent) {

@@ -230,7 +230,8 @@ type call struct {
 	probe int
 }
 
-// TestWorlds draws calls that begin and end in any order, and compares with the guarantees of the package comment.
+// TestWorlds draws calls that begin and end in any order, and compares with the guarantees of the
+// package comment.
 func TestWorlds(t *testing.T) {
 	worlds.Check(t, 200, func(t *rapid.T) {
 		var b Breaker

@@ -8,10 +8,11 @@ import (
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// First returns the configuration that a new machine of a root boots with, or why there is none, as a sentence for the machine's status.
-// While the MachineDeployment rolls out, it is that of the machine's template, so that the machine is what its MachineSet says. Else
-// the pool brings the Node to its target, and the machine boots with that, once a Node has shown that it works; before, with the last
-// target that all Nodes had.
+// First returns the configuration that a new machine of a root boots with, or why there is none, as
+// a sentence for the machine's status. While the MachineDeployment rolls out, it is that of the
+// machine's template, so that the machine is what its MachineSet says. Else the pool brings the
+// Node to its target, and the machine boots with that, once a Node has shown that it works; before,
+// with the last target that all Nodes had.
 func First(m *machinev1alpha1.Machine, root v1alpha1.MachineReference, pools []*v1alpha1.MachineConfigPool) (config, problem string) {
 	referring := Referring(pools, root)
 	if len(referring) == 0 {

@@ -142,7 +142,8 @@ func (o onNode) node() *corev1.Node {
 	return n
 }
 
-// changes returns what differs between two Nodes, as "key=value", sorted; a value that was removed is empty.
+// changes returns what differs between two Nodes, as "key=value", sorted; a value that was removed
+// is empty.
 func changes(before, after *corev1.Node) (all []string) {
 	for _, pair := range [][2]map[string]string{{before.Labels, after.Labels}, {before.Annotations, after.Annotations}} {
 		for key, value := range pair[1] {

@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// FailAfter is for how long a daemon has to report a failure until the update has failed. It tries again by itself, and a Node may
-	// still show the failure of an earlier configuration.
+	// FailAfter is for how long a daemon has to report a failure until the update has failed. It tries
+	// again by itself, and a Node may still show the failure of an earlier configuration.
 	FailAfter = time.Minute
-	// mostReason is how many bytes of a daemon's reason the result has: it becomes part of messages about the machine.
+	// mostReason is how many bytes of a daemon's reason the result has: it becomes part of messages
+	// about the machine.
 	mostReason = 500
 )
 
@@ -31,10 +32,11 @@ type NodeWorld struct {
 	Node    *corev1.Node
 	// To is the MachineSet whose template the machine gets by its update; nil when it is not known.
 	To *machinev1alpha1.MachineSet
-	// New is the new MachineSet of the MachineDeployment; nil when there is none yet, and when the MachineDeployment updates no machines in
-	// place by now or is paused.
+	// New is the new MachineSet of the MachineDeployment; nil when there is none yet, and when the
+	// MachineDeployment updates no machines in place by now or is paused.
 	New *machinev1alpha1.MachineSet
-	// FailingSince is when this process has first seen the failure that the daemon reports; zero when it reports none.
+	// FailingSince is when this process has first seen the failure that the daemon reports; zero when
+	// it reports none.
 	FailingSince time.Time
 }
 
@@ -44,7 +46,8 @@ type NodeVerdict struct {
 	Node *corev1.Node
 	// Did names what changes, for traces and logs; "" for nothing.
 	Did string
-	// IsFailing reports whether the daemon reports a failure with what it was assigned, and the update has not succeeded.
+	// IsFailing reports whether the daemon reports a failure with what it was assigned, and the update
+	// has not succeeded.
 	IsFailing bool
 	// Wake is when to decide again if nothing changes; 0 is never.
 	Wake time.Duration
@@ -60,7 +63,8 @@ const (
 	DidFail     = "ReportFailure"
 )
 
-// DecideNode returns what a Node of a pool whose MachineDeployment rolls out has to carry. It is idempotent.
+// DecideNode returns what a Node of a pool whose MachineDeployment rolls out has to carry. It is
+// idempotent.
 func DecideNode(w NodeWorld) NodeVerdict {
 	if !IsByDeployment(w.Pool) || w.Machine.DeletionTimestamp != nil || w.Node.DeletionTimestamp != nil {
 		return NodeVerdict{Node: w.Node}
@@ -80,9 +84,10 @@ func DecideNode(w NodeWorld) NodeVerdict {
 	return b.v
 }
 
-// answersDrain reports whether DecideNode answers what the daemon of a Node requests with the annotation desiredDrain. Of such a Node no other
-// controller may answer it. The Node was drained for its update, and stays cordoned until that is over: a drain is done, and the end of the
-// cordon is the business of the controller of MachineDeployments.
+// answersDrain reports whether DecideNode answers what the daemon of a Node requests with the
+// annotation desiredDrain. Of such a Node no other controller may answer it. The Node was drained
+// for its update, and stays cordoned until that is over: a drain is done, and the end of the cordon
+// is the business of the controller of MachineDeployments.
 func answersDrain(pool *v1alpha1.MachineConfigPool, node *corev1.Node, prefix v1alpha1.AnnotationPrefix) bool {
 	request := node.Annotations[prefix.DesiredDrain()]
 	if !IsByDeployment(pool) || request == "" || request == node.Annotations[prefix.LastAppliedDrain()] {
@@ -104,8 +109,8 @@ type bridge struct {
 	v NodeVerdict
 }
 
-// adopt records on a Node which has booted with the configuration of its machine that this is what it was assigned. Nothing happens on
-// the Node: it has it.
+// adopt records on a Node which has booted with the configuration of its machine that this is what
+// it was assigned. Nothing happens on the Node: it has it.
 func (b *bridge) adopt() {
 	current := b.value(b.Prefix.CurrentConfig())
 	if b.value(b.Prefix.DesiredConfig()) == "" && current != "" && current == b.Machine.Annotations[v1alpha1.AnnotationMachineConfig] && isOf(current, b.Pool) {
@@ -130,7 +135,8 @@ func (b *bridge) update() {
 	b.conclude(to)
 }
 
-// recover ends an update that has failed when it succeeds after all, or is about another configuration by now.
+// recover ends an update that has failed when it succeeds after all, or is about another
+// configuration by now.
 func (b *bridge) recover() {
 	to := b.target()
 	if to == "" || b.result() != machinev1alpha1.UpdateResultFailed || b.redirect() {
@@ -141,10 +147,11 @@ func (b *bridge) recover() {
 	}
 }
 
-// redirect has an update end at the new MachineSet, if that is another one than the one for which it has begun, and reports whether it is. The
-// Node is drained and counts already, so nothing more becomes unavailable: a configuration that was corrected or taken back is neither
-// completed nor waited for. The machine is still of its old set, which may be the new one again. Other agents than the daemon are
-// not redirected: it is not known what they have done.
+// redirect has an update end at the new MachineSet, if that is another one than the one for which
+// it has begun, and reports whether it is. The Node is drained and counts already, so nothing more
+// becomes unavailable: a configuration that was corrected or taken back is neither completed nor
+// waited for. The machine is still of its old set, which may be the new one again. Other agents
+// than the daemon are not redirected: it is not known what they have done.
 func (b *bridge) redirect() bool {
 	if b.New == nil || b.New.UID == b.To.UID || b.New.Spec.Template.Spec.Class.Name != b.Machine.Spec.Class.Name {
 		return false
@@ -158,7 +165,8 @@ func (b *bridge) redirect() bool {
 	return true
 }
 
-// conclude records what the daemon reports about the configuration that it was assigned as the result of the update.
+// conclude records what the daemon reports about the configuration that it was assigned as the
+// result of the update.
 func (b *bridge) conclude(to string) {
 	if b.isUpdated(to) {
 		b.succeed()
@@ -183,7 +191,8 @@ func (b *bridge) conclude(to string) {
 	}
 }
 
-// target returns the configuration that the template of the machine's next set names; "" when it names none.
+// target returns the configuration that the template of the machine's next set names; "" when it
+// names none.
 func (b *bridge) target() string {
 	if b.To == nil {
 		return ""
@@ -191,7 +200,8 @@ func (b *bridge) target() string {
 	return b.To.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig]
 }
 
-// impossible returns why the daemon cannot bring the Node to the template of the machine's next set; "" when it may.
+// impossible returns why the daemon cannot bring the Node to the template of the machine's next
+// set; "" when it may.
 func (b *bridge) impossible(to string) string {
 	if !isOf(to, b.Pool) {
 		return fmt.Sprintf("the template names the configuration %s, which is none of pool %s", bounded.Text(to, mostReason), b.Pool.Name)

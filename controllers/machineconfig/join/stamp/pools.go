@@ -16,7 +16,8 @@ const (
 	KindSet        = "MachineSet"
 )
 
-// ReferenceTo returns how a pool refers to a root: a MachineDeployment, or a MachineSet without one.
+// ReferenceTo returns how a pool refers to a root: a MachineDeployment, or a MachineSet without
+// one.
 func ReferenceTo(root metav1.Object) v1alpha1.MachineReference {
 	ref := v1alpha1.MachineReference{Kind: KindSet, Namespace: root.GetNamespace(), Name: root.GetName()}
 	if _, is := root.(*machinev1alpha1.MachineDeployment); is {
@@ -25,7 +26,8 @@ func ReferenceTo(root metav1.Object) v1alpha1.MachineReference {
 	return ref
 }
 
-// Referring returns the pools that refer to an object. The first one has its machines: the oldest, and of several the first by name.
+// Referring returns the pools that refer to an object. The first one has its machines: the oldest,
+// and of several the first by name.
 func Referring(pools []*v1alpha1.MachineConfigPool, root v1alpha1.MachineReference) []*v1alpha1.MachineConfigPool {
 	var all []*v1alpha1.MachineConfigPool
 	for _, pool := range pools {
@@ -39,13 +41,15 @@ func Referring(pools []*v1alpha1.MachineConfigPool, root v1alpha1.MachineReferen
 	return all
 }
 
-// HasMachines reports whether the machines of the object that a pool refers to are those of the pool, and of no older one.
+// HasMachines reports whether the machines of the object that a pool refers to are those of the
+// pool, and of no older one.
 func HasMachines(pools []*v1alpha1.MachineConfigPool, pool *v1alpha1.MachineConfigPool) bool {
 	referring := Referring(pools, *pool.Spec.MachineRef)
 	return len(referring) > 0 && referring[0].UID == pool.UID
 }
 
-// IsByDeployment reports whether the strategy of a MachineDeployment brings Nodes of the pool to a new configuration.
+// IsByDeployment reports whether the strategy of a MachineDeployment brings Nodes of the pool to a
+// new configuration.
 func IsByDeployment(pool *v1alpha1.MachineConfigPool) bool {
 	ref := pool.Spec.MachineRef
 	return pool.Spec.Rollout == v1alpha1.RolloutMachineDeployment && ref != nil && ref.Kind == KindDeployment

@@ -13,24 +13,27 @@ type Hold string
 
 // Reasons.
 const (
-	// HoldOtherRollout means that daemons are assigned configurations by the pool, or that it refers to no MachineDeployment.
+	// HoldOtherRollout means that daemons are assigned configurations by the pool, or that it refers
+	// to no MachineDeployment.
 	HoldOtherRollout Hold = "OtherRollout"
 	// HoldPoolDeleted and HoldPaused are about the pool.
 	HoldPoolDeleted Hold = "PoolDeleted"
 	HoldPaused      Hold = "PoolPaused"
-	// HoldDegraded means that the pool's MachineConfigs cannot be rendered. The target is that of before.
+	// HoldDegraded means that the pool's MachineConfigs cannot be rendered. The target is that of
+	// before.
 	HoldDegraded Hold = "RenderDegraded"
 	// HoldNoTarget means that nothing was rendered for the pool.
 	HoldNoTarget Hold = "NoTarget"
 	// HoldOtherPool means that an older pool refers to the MachineDeployment.
 	HoldOtherPool Hold = "OtherPool"
-	// HoldNoDeployment means that this replica does not know the MachineDeployment, and HoldDeleted that it is being deleted.
+	// HoldNoDeployment means that this replica does not know the MachineDeployment, and HoldDeleted
+	// that it is being deleted.
 	HoldNoDeployment Hold = "NoMachineDeployment"
 	HoldDeleted      Hold = "MachineDeploymentDeleted"
 	// HoldStamped means that the template names the target.
 	HoldStamped Hold = "Stamped"
-	// HoldReadLive means that the template has to be changed, if the pool as the API server has it says so, too: an older target would
-	// replace machines twice.
+	// HoldReadLive means that the template has to be changed, if the pool as the API server has it
+	// says so, too: an older target would replace machines twice.
 	HoldReadLive Hold = "ReadLive"
 )
 
@@ -45,7 +48,8 @@ type World struct {
 	Deployment *machinev1alpha1.MachineDeployment
 }
 
-// Stamp returns the name that the template of the MachineDeployment has to have, or why it stays as it is.
+// Stamp returns the name that the template of the MachineDeployment has to have, or why it stays as
+// it is.
 func Stamp(w World) (config string, hold Hold) {
 	status := &w.Pool.Status
 	switch {

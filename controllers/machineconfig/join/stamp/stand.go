@@ -11,8 +11,8 @@ import (
 
 // Roll is what the MachineDeployment of a pool is doing to its machines.
 type Roll struct {
-	// Replaces reports whether machines of sets other than New are being replaced: the strategy is RollingUpdate or Recreate, and the
-	// MachineDeployment is not paused.
+	// Replaces reports whether machines of sets other than New are being replaced: the strategy is
+	// RollingUpdate or Recreate, and the MachineDeployment is not paused.
 	Replaces bool
 	// New is the UID of the MachineSet of the current template; "" while it does not exist.
 	New types.UID
@@ -29,20 +29,23 @@ func RollOf(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.Machin
 	return r
 }
 
-// Standing is what the budget of a pool's Daemon rollout needs to know of the machines that the pool refers to: the fields of
-// candidates.World. Machines that do not serve for a reason of the MachineDeployment count against the pool's maxUnavailable, too.
+// Standing is what the budget of a pool's Daemon rollout needs to know of the machines that the
+// pool refers to: the fields of candidates.World. Machines that do not serve for a reason of the
+// MachineDeployment count against the pool's maxUnavailable, too.
 type Standing struct {
 	// Nodes are those of the machines, in their order.
 	Nodes []*corev1.Node
 	// Absent is the number of machines that have no Node yet.
 	Absent int
-	// Leaving are the names of Nodes whose machines are being deleted, or have failed and are deleted next.
+	// Leaving are the names of Nodes whose machines are being deleted, or have failed and are deleted
+	// next.
 	Leaving map[string]bool
 	// Held are the names of Nodes whose machines will be replaced, or are being updated in place.
 	Held map[string]bool
 }
 
-// Stand returns the Standing of machines. nodeOf returns the Node of a machine, which is bound to it; nil when there is none.
+// Stand returns the Standing of machines. nodeOf returns the Node of a machine, which is bound to
+// it; nil when there is none.
 func Stand(machines []*machinev1alpha1.Machine, roll Roll, nodeOf func(m *machinev1alpha1.Machine) *corev1.Node) Standing {
 	s := Standing{Leaving: map[string]bool{}, Held: map[string]bool{}}
 	for _, m := range machines {

@@ -1,7 +1,7 @@
 package fold
 
-// fields are those of a KubeletConfiguration of Kubernetes 1.37. A test of the lab's module, which has the kubelet, compares them
-// with its types.
+// fields are those of a KubeletConfiguration of Kubernetes 1.37. A test of the lab's module, which
+// has the kubelet, compares them with its types.
 var fields = map[string]kind{
 	"address":              text,
 	"allowedUnsafeSysctls": listOf{text},

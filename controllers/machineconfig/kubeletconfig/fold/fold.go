@@ -23,8 +23,8 @@ const Path = "/etc/kubernetes/kubelet.conf"
 // Name returns the name of the MachineConfig that is generated for a pool.
 func Name(pool string) string { return "99-" + pool + "-kubelet-managed" }
 
-// Select returns the KubeletConfigs of a pool in the order in which they are folded: the oldest first, then by name. One that is being
-// deleted is not selected.
+// Select returns the KubeletConfigs of a pool in the order in which they are folded: the oldest
+// first, then by name. One that is being deleted is not selected.
 func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.KubeletConfig) (selected []*v1alpha1.KubeletConfig) {
 	for _, c := range configs {
 		selector, err := metav1.LabelSelectorAsSelector(c.Spec.MachineConfigPoolSelector)
@@ -40,8 +40,8 @@ func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.KubeletConfig)
 
 // Folded is what the KubeletConfigs of a pool result in.
 type Folded struct {
-	// MachineConfig is to be kept as it is here. Nil with Blocked means that the one there is stays; nil without Blocked, that there
-	// must be none.
+	// MachineConfig is to be kept as it is here. Nil with Blocked means that the one there is stays;
+	// nil without Blocked, that there must be none.
 	MachineConfig *v1alpha1.MachineConfig
 	// Blocked means that a KubeletConfig, or the default, is invalid.
 	Blocked bool
@@ -49,7 +49,8 @@ type Folded struct {
 	Pools map[string]v1alpha1.KubeletConfigPoolStatus
 }
 
-// Fold folds the KubeletConfigs of a pool over its default, which is a KubeletConfiguration as JSON.
+// Fold folds the KubeletConfigs of a pool over its default, which is a KubeletConfiguration as
+// JSON.
 func Fold(pool *v1alpha1.MachineConfigPool, byDefault []byte, configs []*v1alpha1.KubeletConfig) Folded {
 	selected := Select(pool, configs)
 	f := Folded{Pools: map[string]v1alpha1.KubeletConfigPoolStatus{}}
@@ -126,7 +127,8 @@ type patch struct {
 	result map[string]any
 }
 
-// apply merges a KubeletConfig over settings, which stay as they are. Errors: it is invalid, alone or over these settings.
+// apply merges a KubeletConfig over settings, which stay as they are. Errors: it is invalid, alone
+// or over these settings.
 func apply(settings map[string]any, c *v1alpha1.KubeletConfig) (patch, error) {
 	changes, err := read(c)
 	if err != nil {
@@ -175,7 +177,8 @@ func leavesOf(settings map[string]any, path string, leaves map[string]any) {
 	}
 }
 
-// overridings returns, for each KubeletConfig, its fields for which a later one has another value, as "field (by name)", sorted.
+// overridings returns, for each KubeletConfig, its fields for which a later one has another value,
+// as "field (by name)", sorted.
 func overridings(patches []patch) map[string][]string {
 	all := map[string][]string{}
 	for i, earlier := range patches {
@@ -198,7 +201,8 @@ func overridings(patches []patch) map[string][]string {
 // mostOverridden is how many fields a status lists.
 const mostOverridden = 20
 
-// overrides reports whether a KubeletConfig has another value for a path, or removes an object above it.
+// overrides reports whether a KubeletConfig has another value for a path, or removes an object
+// above it.
 func overrides(leaves map[string]any, path string, value any) bool {
 	if other, has := leaves[path]; has {
 		return !reflect.DeepEqual(value, other)

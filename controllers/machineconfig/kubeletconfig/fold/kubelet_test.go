@@ -260,8 +260,9 @@ func naive(result, change map[string]any) {
 	}
 }
 
-// The order in which KubeletConfigs are passed has no effect; the result is what setting all values one by one results in; a field is
-// overridden exactly when its value is not in the result of all that were applied up to the end.
+// The order in which KubeletConfigs are passed has no effect; the result is what setting all values
+// one by one results in; a field is overridden exactly when its value is not in the result of all
+// that were applied up to the end.
 func TestWorlds(t *testing.T) {
 	worlds.Check(t, 10, func(t *rapid.T) {
 		want := map[string]any{"apiVersion": apiVersion, "kind": kindName, "port": 10250}
@@ -300,7 +301,8 @@ func mustEncode(t fatal, value any) []byte {
 	return document
 }
 
-// FuzzFold reads any bytes as settings. It gets the same answer twice, and what is accepted is accepted again as the default of a pool.
+// FuzzFold reads any bytes as settings. It gets the same answer twice, and what is accepted is
+// accepted again as the default of a pool.
 func FuzzFold(f *testing.F) {
 	for _, seed := range []string{
 		``, `null`, `{}`, `[]`, `{"maxPods":250}`, `{"maxPods":null}`, `{"evictionHard":{"memory.available":"5%"}}`, `{"evictionHard":null}`, `{"cgroupDriver":"x"}`,

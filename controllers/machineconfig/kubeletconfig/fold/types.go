@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// kind is the type of a value. A JSON document is compared with it: the Go types of the kubelet would bring in its metrics and traces, and
-// those of one version only.
+// kind is the type of a value. A JSON document is compared with it: the Go types of the kubelet
+// would bring in its metrics and traces, and those of one version only.
 type kind interface {
 	// check returns what is wrong with a value, with its path, or "".
 	check(path string, value any) string

@@ -28,7 +28,8 @@ const (
 // short returns a name or a value for a message.
 func short(text string) string { return bounded.Text(text, mostText) }
 
-// forbidden are fields that a KubeletConfig must not have, with the reason: a dot separates the levels.
+// forbidden are fields that a KubeletConfig must not have, with the reason: a dot separates the
+// levels.
 var forbidden = map[string]string{
 	"cgroupDriver":            "must be that of the container runtime, which the template of the Nodes configures",
 	"clusterDNS":              "is set for the whole cluster, in the ControllerConfig",

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// Settle is how long a pool waits after a change for the next one, so that changes which belong together are one.
+	// Settle is how long a pool waits after a change for the next one, so that changes which belong
+	// together are one.
 	Settle = 5 * time.Second
 	// MaxSettle is how long it waits at most while changes go on.
 	MaxSettle = 30 * time.Second
@@ -24,12 +25,14 @@ type World struct {
 	Pool *v1alpha1.MachineConfigPool
 	// Configs are all MachineConfigs.
 	Configs []*v1alpha1.MachineConfig
-	// Rendered are the RenderedMachineConfigs of the pool, with the contents of those that Result.Needs names.
+	// Rendered are the RenderedMachineConfigs of the pool, with the contents of those that
+	// Result.Needs names.
 	Rendered []*v1alpha1.RenderedMachineConfig
 	// Verified are the names of those whose content is known to be that of their names.
 	Verified map[string]bool
 	Fleet    Fleet
-	// FirstChange and LastChange are when inputs have changed since the pool was last rendered; zero when they have not.
+	// FirstChange and LastChange are when inputs have changed since the pool was last rendered; zero
+	// when they have not.
 	FirstChange, LastChange time.Time
 	// Replaced means that Nodes get a new configuration by being replaced, and any change is possible.
 	Replaced bool
@@ -39,7 +42,8 @@ type World struct {
 type Verdict struct {
 	// Create is a RenderedMachineConfig to create before the status is written. Nil when it exists.
 	Create *v1alpha1.RenderedMachineConfig
-	// Target is for the status: CurrentMachineConfig. It is empty when the status stays as it is but for the condition.
+	// Target is for the status: CurrentMachineConfig. It is empty when the status stays as it is but
+	// for the condition.
 	Target string
 	// Abandoned is for the status: AbandonedMachineConfigs.
 	Abandoned []string
@@ -51,7 +55,8 @@ type Verdict struct {
 	Warnings []string
 }
 
-// Due reports whether a pool is to be rendered now. It is not while it is deleted or paused, nor for wait after a change.
+// Due reports whether a pool is to be rendered now. It is not while it is deleted or paused, nor
+// for wait after a change.
 func Due(w World) (wait time.Duration, due bool) {
 	if w.Pool.DeletionTimestamp != nil || w.Pool.Spec.Paused {
 		return 0, false
@@ -106,8 +111,9 @@ func prepare(w World) (r Result, err error) {
 	return r, nil
 }
 
-// Needs returns the names of the RenderedMachineConfigs whose contents are needed for the decision, as far as they exist: the target that
-// Nodes have, when there is another one, and one with the name of the result, unless its content is known to be that of its name.
+// Needs returns the names of the RenderedMachineConfigs whose contents are needed for the decision,
+// as far as they exist: the target that Nodes have, when there is another one, and one with the
+// name of the result, unless its content is known to be that of its name.
 func (r Result) Needs(w World) (names []string) {
 	if r.err != nil {
 		return nil
@@ -169,9 +175,10 @@ func created(pool *v1alpha1.MachineConfigPool, name string, spec v1alpha1.Render
 // mostAbandoned is how many abandoned targets are remembered.
 const mostAbandoned = 10
 
-// Abandoned returns the targets that were given up before all Nodes had them, oldest first, when the target moves to another one. A Node
-// may be broken by one of them, or get there yet: it may have begun before the target moved. So none leaves the list because another
-// target was complete, and all leave it by their number.
+// Abandoned returns the targets that were given up before all Nodes had them, oldest first, when
+// the target moves to another one. A Node may be broken by one of them, or get there yet: it may
+// have begun before the target moved. So none leaves the list because another target was complete,
+// and all leave it by their number.
 func Abandoned(s v1alpha1.MachineConfigPoolStatus, next string) []string {
 	last := s.CurrentMachineConfig
 	if last == next {

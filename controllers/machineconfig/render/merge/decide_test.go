@@ -27,7 +27,8 @@ func pool(name string) *v1alpha1.MachineConfigPool {
 	return p
 }
 
-// decide is what the controller does, without its requests: only the contents that are needed are known.
+// decide is what the controller does, without its requests: only the contents that are needed are
+// known.
 func decide(w World) (v Verdict, wait time.Duration) {
 	wait, due := Due(w)
 	if !due {
@@ -171,7 +172,8 @@ func TestDecideWhatStopsIt(t *testing.T) {
 	}
 }
 
-// What the API server would reject in the RenderedMachineConfig is a condition of the pool, which names the field.
+// What the API server would reject in the RenderedMachineConfig is a condition of the pool, which
+// names the field.
 func TestDecideInvalidActionsAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		action v1alpha1.ActionRule

@@ -11,19 +11,24 @@ import (
 const (
 	// ReasonRendered means that the target is what the MachineConfigs result in.
 	ReasonRendered = "Rendered"
-	// ReasonInvalidPool means that the pool itself cannot be rendered for: its selector, its name, or its actions.
+	// ReasonInvalidPool means that the pool itself cannot be rendered for: its selector, its name, or
+	// its actions.
 	ReasonInvalidPool = "InvalidPool"
 	// ReasonNoMachineConfigs means that the pool selects no MachineConfig.
 	ReasonNoMachineConfigs = "NoMachineConfigs"
 	// ReasonInvalidMachineConfig means that a MachineConfig is invalid by itself.
 	ReasonInvalidMachineConfig = "InvalidMachineConfig"
-	// ReasonInvalidResult means that MachineConfigs which are valid by themselves are not valid together.
+	// ReasonInvalidResult means that MachineConfigs which are valid by themselves are not valid
+	// together.
 	ReasonInvalidResult = "InvalidResult"
-	// ReasonTooLarge means that there are too many MachineConfigs, or that the result has too many bytes.
+	// ReasonTooLarge means that there are too many MachineConfigs, or that the result has too many
+	// bytes.
 	ReasonTooLarge = "TooLarge"
-	// ReasonIrreconcilable means that Nodes which have the target cannot be brought to the result in place.
+	// ReasonIrreconcilable means that Nodes which have the target cannot be brought to the result in
+	// place.
 	ReasonIrreconcilable = "Irreconcilable"
-	// ReasonNameTaken means that an object with the name of the result has another content, or is being deleted.
+	// ReasonNameTaken means that an object with the name of the result has another content, or is
+	// being deleted.
 	ReasonNameTaken = "NameTaken"
 )
 

@@ -20,8 +20,8 @@ func raw(name string, document []byte) *v1alpha1.MachineConfig {
 	return c
 }
 
-// FuzzMerge reads any bytes as an Ignition config and merges it over another one. It gets the same answer twice; a result is a valid
-// MachineConfig, and merged alone it stays as it is.
+// FuzzMerge reads any bytes as an Ignition config and merges it over another one. It gets the same
+// answer twice; a result is a valid MachineConfig, and merged alone it stays as it is.
 func FuzzMerge(f *testing.F) {
 	for _, seed := range []string{
 		``, `null`, `{}`, `[]`, `{"ignition":{"version":"3.5.0"}}`, `{"ignition":{"version":"2.2.0"}}`, `{"ignition":{"version":"3.6.0"}}`,

@@ -9,17 +9,21 @@ import (
 )
 
 const (
-	// KeptResults is how many of the newest RenderedMachineConfigs of a pool are kept although nothing names them, to go back to.
+	// KeptResults is how many of the newest RenderedMachineConfigs of a pool are kept although nothing
+	// names them, to go back to.
 	KeptResults = 5
-	// MinAge is how old a RenderedMachineConfig must be to be deleted: a Node that is being created may have it and not exist yet.
+	// MinAge is how old a RenderedMachineConfig must be to be deleted: a Node that is being created
+	// may have it and not exist yet.
 	MinAge = 24 * time.Hour
 )
 
-// Uses are all that may name a RenderedMachineConfig, read from the API server and not from a cache.
+// Uses are all that may name a RenderedMachineConfig, read from the API server and not from a
+// cache.
 type Uses struct {
 	// Pools are all pools.
 	Pools []*v1alpha1.MachineConfigPool
-	// Names are those that the annotations of all Nodes, of all Machines, and of all templates of machines have.
+	// Names are those that the annotations of all Nodes, of all Machines, and of all templates of
+	// machines have.
 	Names []string
 }
 
@@ -31,8 +35,9 @@ type Disposal struct {
 	Release []string
 }
 
-// Garbage decides on RenderedMachineConfigs. One that a pool, a Node or a Machine names is neither deleted nor released. Of the others
-// the newest of each pool and those younger than MinAge are kept, and while a pool is updating, all of its own.
+// Garbage decides on RenderedMachineConfigs. One that a pool, a Node or a Machine names is neither
+// deleted nor released. Of the others the newest of each pool and those younger than MinAge are
+// kept, and while a pool is updating, all of its own.
 func Garbage(now time.Time, all []*v1alpha1.RenderedMachineConfig, uses Uses) Disposal {
 	used := map[string]bool{}
 	for _, name := range uses.Names {
@@ -72,7 +77,8 @@ func newestFirst(all []*v1alpha1.RenderedMachineConfig) []*v1alpha1.RenderedMach
 	return sorted
 }
 
-// MayRelease reports whether a pool that is being deleted can be released: nothing names one of its RenderedMachineConfigs any more.
+// MayRelease reports whether a pool that is being deleted can be released: nothing names one of its
+// RenderedMachineConfigs any more.
 func MayRelease(pool string, all []*v1alpha1.RenderedMachineConfig, names []string) bool {
 	return !slices.ContainsFunc(all, func(r *v1alpha1.RenderedMachineConfig) bool {
 		return r.Labels[v1alpha1.LabelPool] == pool && slices.Contains(names, r.Name)

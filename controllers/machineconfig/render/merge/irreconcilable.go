@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
-// installed is the part of a configuration that a Node gets when it is installed, and never again, by the names of its fields.
+// installed is the part of a configuration that a Node gets when it is installed, and never again,
+// by the names of its fields.
 type installed map[string]any
 
 // installedOf returns that part, each field in a form that compares equal when it means the same.
@@ -39,7 +40,8 @@ func installedOf(c types.Config) installed {
 	return all
 }
 
-// withoutKeys returns users without their SSH keys, which can be changed in place. A user with nothing else is left out.
+// withoutKeys returns users without their SSH keys, which can be changed in place. A user with
+// nothing else is left out.
 func withoutKeys(users []types.PasswdUser) (others []types.PasswdUser) {
 	for _, u := range users {
 		u.SSHAuthorizedKeys = nil
@@ -71,9 +73,10 @@ func (i installed) changed(other installed) (names []string) {
 	return names
 }
 
-// Irreconcilable returns why Nodes that have a configuration cannot be brought to a merged one in place, or nil. What only some Nodes
-// can change in place (kernel arguments, the image of the operating system) is left to them. A configuration that cannot be read is
-// not compared: nothing is known about it.
+// Irreconcilable returns why Nodes that have a configuration cannot be brought to a merged one in
+// place, or nil. What only some Nodes can change in place (kernel arguments, the image of the
+// operating system) is left to them. A configuration that cannot be read is not compared: nothing
+// is known about it.
 func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Error {
 	before, _, err := ignition.ParseCompatibleVersion(bytes.TrimSpace(current.Config.Raw))
 	if err != nil {
@@ -113,8 +116,9 @@ func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Erro
 	return problem
 }
 
-// changer returns the MachineConfig that changes a field of what Nodes have: the last one whose values for it are not overridden by
-// those after it. False when merging all over what Nodes have would not change it: then something was removed.
+// changer returns the MachineConfig that changes a field of what Nodes have: the last one whose
+// values for it are not overridden by those after it. False when merging all over what Nodes have
+// would not change it: then something was removed.
 func changer(field string, before types.Config, had installed, parts []part) (string, bool) {
 	rest := types.Config{Ignition: types.Ignition{Version: types.MaxVersion.String()}}
 	for _, p := range slices.Backward(parts) {

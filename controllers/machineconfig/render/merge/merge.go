@@ -23,7 +23,8 @@ const (
 	MaxConfigs = 256
 	// MaxInput is how many bytes all Ignition configs of a pool may have together.
 	MaxInput = 16 << 20
-	// MaxResult is how many bytes a RenderedMachineConfig may have as JSON. etcd stores objects of up to 1.5 MiB, with their metadata.
+	// MaxResult is how many bytes a RenderedMachineConfig may have as JSON. etcd stores objects of up
+	// to 1.5 MiB, with their metadata.
 	MaxResult = 1536<<10 - 16<<10
 )
 
@@ -38,7 +39,8 @@ type Fleet struct {
 // Merged is what MachineConfigs result in.
 type Merged struct {
 	Spec v1alpha1.RenderedMachineConfigSpec
-	// Warnings are about the Ignition configs, as "<MachineConfig>: <place>: <text>". Ignition ignores what they are about.
+	// Warnings are about the Ignition configs, as "<MachineConfig>: <place>: <text>". Ignition ignores
+	// what they are about.
 	Warnings []string
 
 	parts  []part
@@ -94,8 +96,9 @@ func mergeIgnition(parts []part) types.Config {
 	return result
 }
 
-// seal is the value of a field that a child does not have, where a missing field would keep that of the parent although it belongs to a
-// content that the child replaces: the parent's compression and hash would describe the child's content.
+// seal is the value of a field that a child does not have, where a missing field would keep that of
+// the parent although it belongs to a content that the child replaces: the parent's compression and
+// hash would describe the child's content.
 const seal = ""
 
 // sealed returns a config whose contents have all fields that belong to them.
@@ -143,7 +146,8 @@ func openResource(r *types.Resource) {
 	}
 }
 
-// overwriting has files replace what is there, unless they say otherwise: the first boot of a Node and a later update do the same then.
+// overwriting has files replace what is there, unless they say otherwise: the first boot of a Node
+// and a later update do the same then.
 func overwriting(c *types.Config) {
 	for i := range c.Storage.Files {
 		if f := &c.Storage.Files[i]; f.Overwrite == nil && f.Contents.Source != nil {
@@ -153,7 +157,8 @@ func overwriting(c *types.Config) {
 	}
 }
 
-// specOf returns the merged fields of MachineConfigs other than the merged Ignition config. Errors: a *Error, when that cannot be encoded.
+// specOf returns the merged fields of MachineConfigs other than the merged Ignition config. Errors:
+// a *Error, when that cannot be encoded.
 func specOf(parts []part, result types.Config, fleet Fleet) (v1alpha1.MachineConfigSpec, error) {
 	document, err := encode(result)
 	if err != nil {
@@ -175,7 +180,8 @@ func specOf(parts []part, result types.Config, fleet Fleet) (v1alpha1.MachineCon
 	return spec, nil
 }
 
-// encode returns an Ignition config as canonical JSON without empty objects, which mean nothing and which Ignition's types add.
+// encode returns an Ignition config as canonical JSON without empty objects, which mean nothing and
+// which Ignition's types add.
 func encode(config types.Config) ([]byte, error) {
 	document, err := json.Marshal(config)
 	if err != nil {
@@ -214,7 +220,8 @@ func pruned(value any) any {
 	return value
 }
 
-// breaker returns the name of the first MachineConfig with which the merged Ignition config is invalid.
+// breaker returns the name of the first MachineConfig with which the merged Ignition config is
+// invalid.
 func breaker(parts []part) string {
 	for i := range parts {
 		if _, _, broken := firstError(validate.ValidateWithContext(mergeIgnition(parts[:i+1]), nil)); broken {

@@ -10,10 +10,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
-// Select returns the MachineConfigs of a pool, sorted by name: those that its selector matches, and the one that was folded of
-// KubeletConfigs for it. That of another pool is not selected, regardless of what its labels are: of two pools that share MachineConfigs, each
-// keeps its own kubelet settings. A MachineConfig that is being deleted is not selected. Errors: a *Error when the selector is
-// invalid, would select all MachineConfigs, or selects none.
+// Select returns the MachineConfigs of a pool, sorted by name: those that its selector matches, and
+// the one that was folded of KubeletConfigs for it. That of another pool is not selected,
+// regardless of what its labels are: of two pools that share MachineConfigs, each keeps its own
+// kubelet settings. A MachineConfig that is being deleted is not selected. Errors: a *Error when
+// the selector is invalid, would select all MachineConfigs, or selects none.
 func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig) ([]*v1alpha1.MachineConfig, error) {
 	selector, err := selectorOf(pool)
 	if err != nil {
@@ -60,8 +61,9 @@ func isSelected(pool string, selector labels.Selector, config *metav1.ObjectMeta
 	return selector.Matches(labels.Set(config.Labels))
 }
 
-// Affected returns the names of the pools that a change of a MachineConfig concerns, sorted: those that selected it before, and those
-// that select it now. A config that was created has no before, one that was deleted no after.
+// Affected returns the names of the pools that a change of a MachineConfig concerns, sorted: those
+// that selected it before, and those that select it now. A config that was created has no before,
+// one that was deleted no after.
 func Affected(pools []*v1alpha1.MachineConfigPool, before, after *metav1.ObjectMeta) []string {
 	var names []string
 	for _, pool := range pools {

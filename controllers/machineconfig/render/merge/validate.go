@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/plan"
 )
 
-// checkActions refuses actions that the daemon or the API server would refuse in a RenderedMachineConfig: a pool can be older than the
-// rule of its definition that they break. Errors: a *Error.
+// checkActions refuses actions that the daemon or the API server would refuse in a
+// RenderedMachineConfig: a pool can be older than the rule of its definition that they break.
+// Errors: a *Error.
 func checkActions(actions plan.Policy) error {
 	err := actions.Check()
 	for i, rule := range actions {
@@ -135,7 +136,8 @@ func checkIgnition(c types.Config) string {
 	return ""
 }
 
-// isRemote reports whether a content is somewhere else. A source that is absent or empty is an empty content.
+// isRemote reports whether a content is somewhere else. A source that is absent or empty is an
+// empty content.
 func isRemote(r types.Resource) bool {
 	return r.Source != nil && *r.Source != "" && !strings.HasPrefix(strings.ToLower(*r.Source), "data:")
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// drawConfigs draws some MachineConfigs whose files, links, directories, units and users often have the same keys.
+// drawConfigs draws some MachineConfigs whose files, links, directories, units and users often have
+// the same keys.
 func drawConfigs(t *rapid.T) (configs []*v1alpha1.MachineConfig) {
 	names := rapid.SliceOfNDistinct(rapid.StringMatching(`[0-9]{1,2}-[a-c]`), 1, 6, rapid.ID[string]).Draw(t, "names")
 	for _, name := range names {
@@ -101,7 +102,8 @@ func nameOf(t *rapid.T, spec *v1alpha1.RenderedMachineConfigSpec) string {
 	return name
 }
 
-// The order of the input has no effect, and neither has the way in which its JSON is written: an API server writes it anew.
+// The order of the input has no effect, and neither has the way in which its JSON is written: an
+// API server writes it anew.
 func TestMergeIsDeterministic(t *testing.T) {
 	worlds.Check(t, 2, func(t *rapid.T) {
 		configs := drawConfigs(t)
@@ -163,7 +165,8 @@ type entry struct {
 	Overwrite                       bool
 }
 
-// TestMergeFilesAsANaiveImplementation walks through the configs in order and remembers, for each path, what was said last.
+// TestMergeFilesAsANaiveImplementation walks through the configs in order and remembers, for each
+// path, what was said last.
 func TestMergeFilesAsANaiveImplementation(t *testing.T) {
 	worlds.Check(t, 5, func(t *rapid.T) {
 		configs := drawConfigs(t)
@@ -179,8 +182,8 @@ func TestMergeFilesAsANaiveImplementation(t *testing.T) {
 	})
 }
 
-// entriesOf adds what a config says to what is known. A file replaces contents with all that belongs to them, and overwrites unless it
-// says otherwise.
+// entriesOf adds what a config says to what is known. A file replaces contents with all that
+// belongs to them, and overwrites unless it says otherwise.
 func entriesOf(t *rapid.T, raw []byte, known map[string]entry) map[string]entry {
 	known = maps.Clone(known)
 	if len(raw) == 0 {
@@ -224,7 +227,8 @@ func entriesOf(t *rapid.T, raw []byte, known map[string]entry) map[string]entry 
 	return known
 }
 
-// A configuration can be reached from itself, and whether a change is possible in place does not depend on its direction.
+// A configuration can be reached from itself, and whether a change is possible in place does not
+// depend on its direction.
 func TestIrreconcilableIsSymmetric(t *testing.T) {
 	worlds.Check(t, 2, func(t *rapid.T) {
 		a, b := drawMerged(t, drawConfigs(t)), drawMerged(t, drawConfigs(t))
@@ -243,7 +247,8 @@ func TestIrreconcilableIsSymmetric(t *testing.T) {
 	})
 }
 
-// Nothing that is used, young, or of a pool that is updating is deleted, and the newest of each pool stay.
+// Nothing that is used, young, or of a pool that is updating is deleted, and the newest of each
+// pool stay.
 func TestGarbageKeepsWhatMayBeNeeded(t *testing.T) {
 	worlds.Check(t, 5, func(t *rapid.T) {
 		var all []*v1alpha1.RenderedMachineConfig

@@ -20,7 +20,8 @@ const (
 	maxText = 300
 )
 
-// stepName is the name of the function that counts rounds. No template can call it: it is no allowed name.
+// stepName is the name of the function that counts rounds. No template can call it: it is no
+// allowed name.
 const stepName = "step"
 
 // builtins are the functions of text/template that exist.
@@ -64,7 +65,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Builder.Write(p)
 }
 
-// execute renders a text. Errors name the place and what is missing or too large; they contain no values.
+// execute renders a text. Errors name the place and what is missing or too large; they contain no
+// values.
 func execute(text string, values map[string]any) (string, error) {
 	b := &budget{steps: maxSteps, bytes: maxProduced}
 	t, err := texttemplate.New("").Option("missingkey=error").Funcs(b.functions()).Parse(text)
@@ -92,14 +94,15 @@ func execute(text string, values map[string]any) (string, error) {
 	return out.String(), nil
 }
 
-// explain returns the text of an error of text/template, which names the place, and of values their types only.
+// explain returns the text of an error of text/template, which names the place, and of values their
+// types only.
 func explain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "template: ")
 	return bounded.Text(strings.TrimPrefix(text, ":"), maxText)
 }
 
-// guard has each list of nodes that can be executed again, the body of a loop or of a template, take a step first, and refuses functions that do
-// not exist here.
+// guard has each list of nodes that can be executed again, the body of a loop or of a template,
+// take a step first, and refuses functions that do not exist here.
 func guard(list *parse.ListNode) error {
 	if list == nil {
 		return nil

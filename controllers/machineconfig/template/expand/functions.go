@@ -88,8 +88,8 @@ func (b *budget) json(value any) (string, error) {
 	return b.produced(strings.TrimSuffix(out.String(), "\n"))
 }
 
-// valuesOf returns the values that templates are rendered with. All are values of JSON: no template can call a method.
-// Errors: a *Error.
+// valuesOf returns the values that templates are rendered with. All are values of JSON: no template
+// can call a method. Errors: a *Error.
 func valuesOf(w World) (map[string]any, error) {
 	spec := w.Config.Spec
 	invalid := func(fact string) error { return &Error{Template: "of all names", Fact: fact} }

@@ -102,7 +102,8 @@ fips: true
 	}
 }
 
-// A template of a role replaces that for all roles; one that results in nothing creates no MachineConfig.
+// A template of a role replaces that for all roles; one that results in nothing creates no
+// MachineConfig.
 func TestRoles(t *testing.T) {
 	w := world("00-a.yaml", `kernelArguments: [all]`, "00-a.gpu.yaml", `kernelArguments: [gpu]`, "10-b.yaml", `{{ if eq .Role "gpu" }}fips: true{{ end }}`,
 		"20-c.other.yaml", `{{ .Broken }}`)

@@ -23,7 +23,8 @@ type World struct {
 	Prefix v1alpha1.AnnotationPrefix
 	// Absent is the number of machines of the pool that have no Node yet.
 	Absent int
-	// Leaving are the names of Nodes whose machines are being deleted: they do not serve, and are assigned nothing.
+	// Leaving are the names of Nodes whose machines are being deleted: they do not serve, and are
+	// assigned nothing.
 	Leaving map[string]bool
 	// Held are the names of Nodes whose machines will be replaced: they are assigned nothing.
 	Held map[string]bool
@@ -33,7 +34,8 @@ type World struct {
 	Problem string
 	// Hold is why no Node may begin an update; "" when Nodes may.
 	Hold string
-	// Unsettled means that an API server was away a short time ago, so that Nodes may be not Ready for no other reason.
+	// Unsettled means that an API server was away a short time ago, so that Nodes may be not Ready for
+	// no other reason.
 	Unsettled bool
 	// Drains are sentences about the drains of Nodes that have begun, by the name of the Node.
 	Drains map[string]string
@@ -41,8 +43,8 @@ type World struct {
 
 // Verdict is what to do.
 type Verdict struct {
-	// ListLive requests a decision on Nodes that are read from the API server: Nodes are to be assigned, or drains to begin. Nothing else
-	// is set then.
+	// ListLive requests a decision on Nodes that are read from the API server: Nodes are to be
+	// assigned, or drains to begin. Nothing else is set then.
 	ListLive bool
 	// Assign are to be written, each with the version of its Node as a precondition.
 	Assign []Assignment
@@ -50,7 +52,8 @@ type Verdict struct {
 	Taint, Untaint []string
 	// Requests are the requests of daemons that have no answer yet.
 	Requests []Request
-	// Status is that of the pool before the assignments. Its conditions are those of this package's types only.
+	// Status is that of the pool before the assignments. Its conditions are those of this package's
+	// types only.
 	Status v1alpha1.MachineConfigPoolStatus
 }
 
@@ -58,7 +61,8 @@ type Verdict struct {
 type Assignment struct {
 	Node   *corev1.Node
 	Config string
-	// Counted means that the Node did not serve before, or has the configuration already, so that maxUnavailable is not affected.
+	// Counted means that the Node did not serve before, or has the configuration already, so that
+	// maxUnavailable is not affected.
 	Counted bool
 }
 
@@ -124,10 +128,12 @@ func (p plan) assignments() (all []Assignment) {
 	return all
 }
 
-// counts reports whether a Node counts against maxUnavailable. One on which no daemon has run is none of the pool's updates.
+// counts reports whether a Node counts against maxUnavailable. One on which no daemon has run is
+// none of the pool's updates.
 func (p plan) counts(m member) bool { return m.isManaged() && !m.serves() }
 
-// mayBeAssigned reports whether the target is another one than the Node was assigned, and a daemon waits for it.
+// mayBeAssigned reports whether the target is another one than the Node was assigned, and a daemon
+// waits for it.
 func (p plan) mayBeAssigned(m member) bool {
 	return m.isManaged() && m.desired != p.target && !m.leaving && !m.held
 }
@@ -135,7 +141,8 @@ func (p plan) mayBeAssigned(m member) bool {
 // isCandidate reports whether a Node waits for maxUnavailable to be assigned the target.
 func (p plan) isCandidate(m member) bool { return p.mayBeAssigned(m) && m.serves() }
 
-// hasBootedWithTarget reports whether a Node was never assigned anything and has the target: nothing happens on it when it is assigned.
+// hasBootedWithTarget reports whether a Node was never assigned anything and has the target:
+// nothing happens on it when it is assigned.
 func (p plan) hasBootedWithTarget(m member) bool {
 	return p.mayBeAssigned(m) && m.desired == "" && m.current == p.target && m.state == v1alpha1.StateDone
 }
@@ -145,14 +152,16 @@ func (p plan) isReassigned(m member) bool {
 	return p.mayBeAssigned(m) && p.counts(m) && (m.isOurs() || m.isAvailable() || p.isBrokenByAbandoned(m))
 }
 
-// isBrokenByAbandoned reports whether a Node is done with a target that was abandoned, and not healthy. A Node that is cordoned is not
-// meant: the daemon removes its own cordon before it is done. Nor is one that may be not Ready because of an API server.
+// isBrokenByAbandoned reports whether a Node is done with a target that was abandoned, and not
+// healthy. A Node that is cordoned is not meant: the daemon removes its own cordon before it is
+// done. Nor is one that may be not Ready because of an API server.
 func (p plan) isBrokenByAbandoned(m member) bool {
 	return !p.Unsettled && m.isDone() && !m.isHealthy() && !m.Spec.Unschedulable && slices.Contains(p.Pool.Status.AbandonedMachineConfigs, m.desired)
 }
 
-// taints returns which Nodes get and lose the taint that keeps pods away from Nodes that are going to be updated. While no Node may be
-// assigned the target, the taints stay as they are; a pool that will not assign any has none.
+// taints returns which Nodes get and lose the taint that keeps pods away from Nodes that are going
+// to be updated. While no Node may be assigned the target, the taints stay as they are; a pool that
+// will not assign any has none.
 func (p plan) taints(assigned []Assignment) (add, remove []string) {
 	if p.isDaemons() && !p.mayAssign() {
 		return nil, nil
@@ -175,8 +184,8 @@ func (p plan) taints(assigned []Assignment) (add, remove []string) {
 	return add, remove
 }
 
-// maxUnavailable returns how many of so many Nodes may be unavailable, at least 1. Errors: the value is neither a number nor a
-// percentage.
+// maxUnavailable returns how many of so many Nodes may be unavailable, at least 1. Errors: the
+// value is neither a number nor a percentage.
 func maxUnavailable(value *intstr.IntOrString, nodes int) (int, error) {
 	if value == nil {
 		return 1, nil

@@ -10,8 +10,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// FuzzForgedNode: regardless of what a kubelet writes into the annotations of its Node, no other Node of the pool is assigned anything beyond
-// maxUnavailable, no two drains begin, each is assigned the pool's target only, and messages are bounded.
+// FuzzForgedNode: regardless of what a kubelet writes into the annotations of its Node, no other
+// Node of the pool is assigned anything beyond maxUnavailable, no two drains begin, each is
+// assigned the pool's target only, and messages are bounded.
 func FuzzForgedNode(f *testing.F) {
 	f.Add("a", "a", "done", "", "", "", "", "")
 	f.Add("", "", "", "", "drain-b", "", "", "")

@@ -30,13 +30,15 @@ func memberOf(w World, node *corev1.Node) member {
 	}
 }
 
-// isManaged reports whether a daemon has run on the Node. Before its first configuration it reports a state only.
+// isManaged reports whether a daemon has run on the Node. Before its first configuration it reports
+// a state only.
 func (m member) isManaged() bool { return m.current != "" || m.state != v1alpha1.StateNone }
 
 // isReady reports whether the Node's condition Ready is True.
 func (m member) isReady() bool { return m.condition(corev1.NodeReady) == corev1.ConditionTrue }
 
-// isHealthy reports whether no condition of the Node keeps pods away. A condition that is missing does not.
+// isHealthy reports whether no condition of the Node keeps pods away. A condition that is missing
+// does not.
 func (m member) isHealthy() bool {
 	return isOneOf(m.condition(corev1.NodeReady), corev1.ConditionTrue, "") &&
 		isOneOf(m.condition(corev1.NodeDiskPressure), corev1.ConditionFalse, "") &&
@@ -61,8 +63,8 @@ func (m member) isAvailable() bool { return m.isHealthy() && !m.Spec.Unschedulab
 // isPending reports whether the Node was assigned a configuration that it does not have yet.
 func (m member) isPending() bool { return m.desired != "" && m.current != m.desired }
 
-// isDone reports whether the daemon is done with what the Node was assigned. One that was never assigned anything is done unless the
-// daemon says otherwise.
+// isDone reports whether the daemon is done with what the Node was assigned. One that was never
+// assigned anything is done unless the daemon says otherwise.
 func (m member) isDone() bool {
 	if m.desired == "" {
 		return isOneOf(m.state, v1alpha1.StateDone, v1alpha1.StateNone)
@@ -83,7 +85,8 @@ func (m member) isOurs() bool {
 	return m.isPending() || m.isDegraded() || m.state == v1alpha1.StateWorking
 }
 
-// byZoneAndAge is the order of assignments: by zone, Nodes without one last; then the oldest first, then by name.
+// byZoneAndAge is the order of assignments: by zone, Nodes without one last; then the oldest first,
+// then by name.
 func byZoneAndAge(a, b member) int {
 	zoneA, zoneB := a.Labels[corev1.LabelTopologyZone], b.Labels[corev1.LabelTopologyZone]
 	if (zoneA == "") != (zoneB == "") {

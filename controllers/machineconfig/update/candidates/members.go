@@ -15,15 +15,16 @@ import (
 type Membership struct {
 	// Of are the Nodes of each pool, by the pool's name, sorted by name.
 	Of map[string][]*corev1.Node
-	// Conflicts are the names of the Nodes that a pool selects and does not have because another one has the same right to them,
-	// sorted.
+	// Conflicts are the names of the Nodes that a pool selects and does not have because another one
+	// has the same right to them, sorted.
 	Conflicts map[string][]string
 }
 
-// Members resolves which pool each Node belongs to. The Nodes of machines that a pool refers to are its own: referring has the names of
-// these pools by the name of the Node. Of several the oldest has them, and the others a conflict. All other Nodes belong to the pool of the
-// highest priority whose nodeSelector matches; with two of them, to none, and both have a conflict. Nodes with Windows belong to
-// no pool: the daemon does not run there.
+// Members resolves which pool each Node belongs to. The Nodes of machines that a pool refers to are
+// its own: referring has the names of these pools by the name of the Node. Of several the oldest
+// has them, and the others a conflict. All other Nodes belong to the pool of the highest priority
+// whose nodeSelector matches; with two of them, to none, and both have a conflict. Nodes with
+// Windows belong to no pool: the daemon does not run there.
 func Members(pools []*v1alpha1.MachineConfigPool, nodes []*corev1.Node, referring map[string][]string) Membership {
 	m := Membership{Of: map[string][]*corev1.Node{}, Conflicts: map[string][]string{}}
 	selecting := selectors(pools)
@@ -48,7 +49,8 @@ func Members(pools []*v1alpha1.MachineConfigPool, nodes []*corev1.Node, referrin
 	return m
 }
 
-// selectors returns the selectors of pools that have a valid one, by name. An empty one matches nothing.
+// selectors returns the selectors of pools that have a valid one, by name. An empty one matches
+// nothing.
 func selectors(pools []*v1alpha1.MachineConfigPool) map[string]labels.Selector {
 	all := map[string]labels.Selector{}
 	for _, pool := range pools {
@@ -63,7 +65,8 @@ func selectors(pools []*v1alpha1.MachineConfigPool) map[string]labels.Selector {
 	return all
 }
 
-// resolve returns the pool of a Node, "" for none, and the pools that have a conflict because of it.
+// resolve returns the pool of a Node, "" for none, and the pools that have a conflict because of
+// it.
 func resolve(pools []*v1alpha1.MachineConfigPool, selecting map[string]labels.Selector, node *corev1.Node, referring []string) (owner string, others []string) {
 	var byReference, bySelector []*v1alpha1.MachineConfigPool
 	for _, pool := range pools {

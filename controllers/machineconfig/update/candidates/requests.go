@@ -15,7 +15,8 @@ import (
 // Request is what a daemon requests with the annotation desiredDrain.
 type Request struct {
 	Node *corev1.Node
-	// Value is that of the annotation. What is requested is done when the annotation lastAppliedDrain has it, too.
+	// Value is that of the annotation. What is requested is done when the annotation lastAppliedDrain
+	// has it, too.
 	Value string
 	Do    Answer
 	// Why is why it is not done now, for Wait and Refuse; "" where it is done within seconds.
@@ -31,7 +32,8 @@ type Answer string
 const (
 	// Drain means that the Node is drained, and then the request is answered.
 	Drain Answer = "Drain"
-	// Uncordon means that the cordon of the drain is removed, and the request answered in the same write.
+	// Uncordon means that the cordon of the drain is removed, and the request answered in the same
+	// write.
 	Uncordon Answer = "Uncordon"
 	// Wait means that it is done later.
 	Wait Answer = "Wait"
@@ -44,11 +46,13 @@ func (r Request) Begins() bool {
 	return r.Do == Drain && r.Node.Annotations[v1alpha1.AnnotationDrainSince] == ""
 }
 
-// clearing is for how long the end of a cordon waits for the node lifecycle controller to remove its taint from a Node that has become Ready.
+// clearing is for how long the end of a cordon waits for the node lifecycle controller to remove
+// its taint from a Node that has become Ready.
 const clearing = 5 * time.Second
 
-// answers returns the requests of daemons that have no answer yet, in the order of assignments. A Node whose machine is being deleted is
-// drained for that, and one that is held by its MachineDeployment.
+// answers returns the requests of daemons that have no answer yet, in the order of assignments. A
+// Node whose machine is being deleted is drained for that, and one that is held by its
+// MachineDeployment.
 func (p plan) answers() (all []Request) {
 	unavailable := p.Absent
 	for _, m := range p.members {
@@ -84,9 +88,10 @@ func (p plan) answers() (all []Request) {
 	return all
 }
 
-// clears returns for how long the node lifecycle controller may still take to remove its taints from a Node that is Ready; 0 when the Node has
-// none, and when it takes longer. It writes all taints, as the end of a cordon does: of two such writes at the same time one is rejected. Where the
-// clock of the Node is ahead nothing is waited for.
+// clears returns for how long the node lifecycle controller may still take to remove its taints
+// from a Node that is Ready; 0 when the Node has none, and when it takes longer. It writes all
+// taints, as the end of a cordon does: of two such writes at the same time one is rejected. Where
+// the clock of the Node is ahead nothing is waited for.
 func (p plan) clears(m member) time.Duration {
 	isTainted := slices.ContainsFunc(m.Spec.Taints, func(t corev1.Taint) bool {
 		return isOneOf(t.Key, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable)
@@ -127,7 +132,8 @@ func (p plan) answer(m member, value string) (do Answer, why string) {
 	return Drain, ""
 }
 
-// explainDrains returns why drains have not ended, for some Nodes; "" when there is nothing to report.
+// explainDrains returns why drains have not ended, for some Nodes; "" when there is nothing to
+// report.
 func (p plan) explainDrains() string {
 	var all []string
 	for _, r := range p.requests {

@@ -29,7 +29,8 @@ func with(n *corev1.Node, annotation, value string) *corev1.Node {
 	return n
 }
 
-// tainted returns a Node that has been Ready for so long, or not been, with the taint of the node lifecycle controller.
+// tainted returns a Node that has been Ready for so long, or not been, with the taint of the node
+// lifecycle controller.
 func tainted(n *corev1.Node, key string, since time.Duration) *corev1.Node {
 	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
 	n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(-since))
@@ -139,7 +140,8 @@ func TestDecideNothingBegins(t *testing.T) {
 	}
 }
 
-// After an outage of an API server all Nodes may be not Ready: those with an abandoned target must not all be assigned another one at once.
+// After an outage of an API server all Nodes may be not Ready: those with an abandoned target must
+// not all be assigned another one at once.
 func TestDecideUnsettledAbandonedNodesWait(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}}
 	w.Pool.Status = v1alpha1.MachineConfigPoolStatus{CurrentMachineConfig: "b", AbandonedMachineConfigs: []string{"c"}}

@@ -158,7 +158,8 @@ func listed(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), len(names)-mostNames)
 }
 
-// mostReason is how many bytes of a Node's reason a message has. A kubelet can write the annotation.
+// mostReason is how many bytes of a Node's reason a message has. A kubelet can write the
+// annotation.
 const mostReason = 150
 
 func (p plan) nodeDegraded(s v1alpha1.MachineConfigPoolStatus) metav1.Condition {

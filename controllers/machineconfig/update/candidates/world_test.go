@@ -18,9 +18,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// simulated is a Node with its daemon and its kubelet. What it does with a configuration depends on the first letter of the name:
-// "g" works; "k" is applied, and the kubelet does not start with it; "d" cannot be applied; "u" cannot be applied in place; "h" leaves the
-// Node not Ready in the middle, until it is assigned another one.
+// simulated is a Node with its daemon and its kubelet. What it does with a configuration depends on
+// the first letter of the name: "g" works; "k" is applied, and the kubelet does not start with it;
+// "d" cannot be applied; "u" cannot be applied in place; "h" leaves the Node not Ready in the
+// middle, until it is assigned another one.
 type simulated struct {
 	name, zone       string
 	age              int
@@ -86,7 +87,8 @@ func (s *simulated) finish() {
 	s.kubeletFails = s.desired[0] == 'k'
 }
 
-// serves is a second definition of what the budget protects: pods can run here, and no update is under way or has failed.
+// serves is a second definition of what the budget protects: pods can run here, and no update is
+// under way or has failed.
 func (s *simulated) serves() bool {
 	settled := s.state == "done" && (s.desired == "" || s.desired == s.current)
 	return !s.dead && !s.kubeletFails && !s.cordonedByDaemon && !s.cordonedByUser && settled
@@ -153,7 +155,8 @@ func (f *fleet) most() int {
 	return max(int(value.IntVal), 1)
 }
 
-// missing counts the Nodes that do not serve. Those without a daemon are none of the pool's updates.
+// missing counts the Nodes that do not serve. Those without a daemon are none of the pool's
+// updates.
 func (f *fleet) missing() (n int) {
 	for _, s := range f.nodes {
 		if !s.serves() && !s.noDaemon {
@@ -163,7 +166,8 @@ func (f *fleet) missing() (n int) {
 	return n
 }
 
-// pass runs one pass of a controller: on its cache first, and on live Nodes when the verdict requests them. It may die between writes.
+// pass runs one pass of a controller: on its cache first, and on live Nodes when the verdict
+// requests them. It may die between writes.
 func (f *fleet) pass() (assigned int) {
 	w := World{Now: start, Pool: f.pool, Nodes: f.cached, Prefix: v1alpha1.DaemonPrefix}
 	v := Decide(w)
@@ -250,7 +254,8 @@ func (f *fleet) disturb() {
 	}
 }
 
-// settle has users repair what they have broken, sets a target that works, and lets everything finish.
+// settle has users repair what they have broken, sets a target that works, and lets everything
+// finish.
 func (f *fleet) settle() {
 	f.isQuiet, f.pool.Spec.Paused = true, false
 	f.retarget("g")
@@ -277,8 +282,8 @@ func (f *fleet) settle() {
 	}
 }
 
-// Regardless of what happens, assignments never leave more Nodes out of service than maxUnavailable allows; and when users have repaired what they broke and
-// the target works, every Node ends on it.
+// Regardless of what happens, assignments never leave more Nodes out of service than maxUnavailable
+// allows; and when users have repaired what they broke and the target works, every Node ends on it.
 func TestWorlds(t *testing.T) {
 	worlds.Check(t, 10, func(t *rapid.T) {
 		f := newFleet(t)

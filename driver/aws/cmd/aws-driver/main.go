@@ -1,4 +1,5 @@
-// Command aws-driver serves the driver of Amazon EC2 in a separate process, as a fleet with --driver-socket uses it.
+// Command aws-driver serves the driver of Amazon EC2 in a separate process, as a fleet with
+// --driver-socket uses it.
 //
 //	aws-driver --socket=/run/drivers/aws.sock --metrics-address=:8081
 package main

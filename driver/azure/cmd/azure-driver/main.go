@@ -1,4 +1,5 @@
-// Command azure-driver serves the driver of Azure in a separate process, as a fleet with --driver-socket uses it.
+// Command azure-driver serves the driver of Azure in a separate process, as a fleet with
+// --driver-socket uses it.
 //
 //	azure-driver --socket=/run/drivers/azure.sock
 //

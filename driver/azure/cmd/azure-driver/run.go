@@ -22,8 +22,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// share returns the part of a subscription's limits for a call: that which the replica has sent or, if it is of a version that sends none, the
-// same for all replicas.
+// share returns the part of a subscription's limits for a call: that which the replica has sent or,
+// if it is of a version that sends none, the same for all replicas.
 func (o options) share(ctx context.Context) float64 {
 	if share, ok := plugin.ShareFrom(ctx); ok {
 		return share

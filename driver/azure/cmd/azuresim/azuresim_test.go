@@ -104,8 +104,8 @@ func newAzure(t *testing.T) (cloud *azuretest.Cloud, token string) {
 	return cloud, issued.Token
 }
 
-// A VM that the cloud has created runs at cloudsim, under its own provider ID and with its user data, until its deletion begins; each is started
-// and stopped once.
+// A VM that the cloud has created runs at cloudsim, under its own provider ID and with its user
+// data, until its deletion begins; each is started and stopped once.
 func TestVMsRunAtCloudsim(t *testing.T) {
 	cloud, token := newAzure(t)
 	cloud.Make(vm+"-without-custom-data", nil)
@@ -143,7 +143,8 @@ func TestVMsRunAtCloudsim(t *testing.T) {
 	}
 }
 
-// The process serves with the certificate that it writes, shows its operator what there is, and creates VMs on request.
+// The process serves with the certificate that it writes, shows its operator what there is, and
+// creates VMs on request.
 func TestServe(t *testing.T) {
 	host := newHosting(t)
 	file := filepath.Join(t.TempDir(), "azure.pem")

@@ -27,8 +27,8 @@ const (
 	stateOn = "Succeeded"
 )
 
-// guests runs the VMs of the cloud at cloudsim: it starts one there when the cloud has made it, and stops it when its deletion begins. A
-// VM without custom data runs nowhere.
+// guests runs the VMs of the cloud at cloudsim: it starts one there when the cloud has made it, and
+// stops it when its deletion begins. A VM without custom data runs nowhere.
 type guests struct {
 	cloud    *azuretest.Cloud
 	cloudsim string
@@ -59,7 +59,8 @@ func (g *guests) run(ctx context.Context, tick <-chan time.Time) {
 	}
 }
 
-// sync starts and stops VMs. What fails is tried again with the next call: cloudsim starts each vmId once.
+// sync starts and stops VMs. What fails is tried again with the next call: cloudsim starts each
+// vmId once.
 func (g *guests) sync(ctx context.Context) (err error) {
 	on := map[string]bool{}
 	for _, vm := range g.cloud.VMs() {
@@ -113,7 +114,8 @@ func (g *guests) stop(ctx context.Context, id, at string) error {
 	return err
 }
 
-// providerID returns the provider ID of a VM's Node, as cloud-provider-azure has it: the resource group is in lower case.
+// providerID returns the provider ID of a VM's Node, as cloud-provider-azure has it: the resource
+// group is in lower case.
 func providerID(vm string) string {
 	parts := strings.Split(vm, "/")
 	for i := range parts[1:] {

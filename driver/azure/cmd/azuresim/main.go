@@ -1,16 +1,19 @@
-// Command azuresim serves the small Azure of package azuretest in a lab, whose VMs run at the lab's cloudsim: they boot, join and end as
-// cloudsim's own.
+// Command azuresim serves the small Azure of package azuretest in a lab, whose VMs run at the lab's
+// cloudsim: they boot, join and end as cloudsim's own.
 //
 //	azuresim --listen=127.0.0.1:8443 --certificate=azure.pem --cloudsim=http://127.0.0.1:9797
 //
-// It listens with TLS, because the SDK sends credentials to nothing else. Nothing is stored: what was created ends with the process.
+// It listens with TLS, because the SDK sends credentials to nothing else. Nothing is stored: what
+// was created ends with the process.
 //
-// The operator, or a test, reads what there is and what was ever created, and creates VMs that no fleet has created:
+// The operator, or a test, reads what there is and what was ever created, and creates VMs that no
+// fleet has created:
 //
 //	curl --cacert azure.pem https://127.0.0.1:8443/admin/v1/resources
 //	curl --cacert azure.pem https://127.0.0.1:8443/admin/v1/resources -d '{"id": "/subscriptions/…/virtualMachines/other"}'
 //
-// It can have the n-th request from now on wait until its client has gone, before or after its effect:
+// It can have the n-th request from now on wait until its client has gone, before or after its
+// effect:
 //
 //	curl --cacert azure.pem https://127.0.0.1:8443/admin/v1/stop -d '{"number": 3, "after": true}'
 package main

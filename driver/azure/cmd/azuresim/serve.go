@@ -27,11 +27,13 @@ import (
 )
 
 const (
-	// pathResources: GET shows what there is and what was ever created (→ inventory), POST creates a VM (resourceToMake).
+	// pathResources: GET shows what there is and what was ever created (→ inventory), POST creates a
+	// VM (resourceToMake).
 	pathResources = "/admin/v1/resources"
 	// pathStop: POST has a request wait until its client has gone (requestToStop).
 	pathStop = "/admin/v1/stop"
-	// syncEvery is how often VMs are started and stopped at cloudsim. It costs no request while nothing changes.
+	// syncEvery is how often VMs are started and stopped at cloudsim. It costs no request while
+	// nothing changes.
 	syncEvery = 100 * time.Millisecond
 	// validFor is longer than a lab lives.
 	validFor   = 365 * 24 * time.Hour

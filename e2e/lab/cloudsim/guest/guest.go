@@ -1,11 +1,12 @@
-// Package guest is the interface between the simulated cloud and the software inside its VMs, and has the Loop by which they, and other clients of
-// the cloud, work.
+// Package guest is the interface between the simulated cloud and the software inside its VMs, and
+// has the Loop by which they, and other clients of the cloud, work.
 //
-// A Loop runs a step for each key when it is due. It does everything in the simulated cloud that happens later.
+// A Loop runs a step for each key when it is due. It does everything in the simulated cloud that
+// happens later.
 //
-// A key's steps never overlap, a key that is woken while its step runs is stepped again, and ten thousand sleeping keys
-// cost ten thousand entries of a heap and no goroutine. Waking a key early has no effect: a step reads the state,
-// does what is due, and returns when to call it again.
+// A key's steps never overlap, a key that is woken while its step runs is stepped again, and ten
+// thousand sleeping keys cost ten thousand entries of a heap and no goroutine. Waking a key early
+// has no effect: a step reads the state, does what is due, and returns when to call it again.
 package guest
 
 import (
@@ -36,7 +37,8 @@ type VM struct {
 	UserData []byte
 	// Joined reports whether this VM has registered its Node already; it does not register it again.
 	Joined bool
-	// Resumed reports whether the VM was on before the cloud started, and may be in a later state than the cloud knows.
+	// Resumed reports whether the VM was on before the cloud started, and may be in a later state than
+	// the cloud knows.
 	Resumed bool
 	Health  Health
 }
@@ -54,20 +56,21 @@ const (
 	Frozen
 )
 
-// Host runs the VMs of one boot mode. Its methods return at once and are safe for concurrent use; all but Run may be
-// called before Run.
+// Host runs the VMs of one boot mode. Its methods return at once and are safe for concurrent use;
+// all but Run may be called before Run.
 type Host interface {
 	// PowerOn starts a VM. It does nothing when the VM is on.
 	PowerOn(vm VM)
-	// PowerOff ends a VM: gracefully within the grace period, then by force. It reports whether nothing of the VM runs any more;
-	// otherwise the Host calls Cloud.IsOff when all has ended. What the VM wrote elsewhere is kept: its
-	// Node, and the contents of volumes.
+	// PowerOff ends a VM: gracefully within the grace period, then by force. It reports whether
+	// nothing of the VM runs any more; otherwise the Host calls Cloud.IsOff when all has ended. What
+	// the VM wrote elsewhere is kept: its Node, and the contents of volumes.
 	PowerOff(id string, grace time.Duration) (off bool)
 	// SetHealth changes the health of a VM that is on.
 	SetHealth(id string, health Health)
 	// SetVolumes sets which volumes are attached to a VM that is on, by ID.
 	SetVolumes(id string, volumes []string)
-	// Run does the work until ctx ends, and reports changes to the cloud. VMs that do not depend on it stay on.
+	// Run does the work until ctx ends, and reports changes to the cloud. VMs that do not depend on it
+	// stay on.
 	Run(ctx context.Context, cloud Cloud) error
 }
 
@@ -81,6 +84,7 @@ type Cloud interface {
 	Died(id, reason string)
 	// IsOff reports that nothing of a VM runs any more that PowerOff could not end at once.
 	IsOff(id string)
-	// Settings returns the current settings. A Host uses how long pods take to end, and the settings of updates in place.
+	// Settings returns the current settings. A Host uses how long pods take to end, and the settings
+	// of updates in place.
 	Settings() cloudapi.Settings
 }

@@ -38,7 +38,8 @@ func (l *Loop[K]) WakeAfter(key K, d time.Duration) { l.queue.AddAfter(key, d) }
 // Stop ends a Loop that may never have been run. It may be called more than once.
 func (l *Loop[K]) Stop() { l.queue.ShutDown() }
 
-// Run steps keys, at most workers at a time, until ctx ends, and returns when the last step has. It runs once.
+// Run steps keys, at most workers at a time, until ctx ends, and returns when the last step has. It
+// runs once.
 func (l *Loop[K]) Run(ctx context.Context, workers int) {
 	stop := context.AfterFunc(ctx, l.Stop)
 	defer stop()

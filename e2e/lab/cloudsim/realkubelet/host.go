@@ -35,7 +35,8 @@ type Config struct {
 	Command []string
 	// Dir has a folder for each VM.
 	Dir string
-	// Volumes has a folder for each of the cloud's volumes, called by its ID, with its contents. Required.
+	// Volumes has a folder for each of the cloud's volumes, called by its ID, with its contents.
+	// Required.
 	Volumes string
 	// Cluster is the API server that VMs join. Its credentials are not given to them.
 	Cluster *rest.Config
@@ -99,7 +100,8 @@ func (h *Host) Run(ctx context.Context, cloud guest.Cloud) error {
 	return nil
 }
 
-// sweep ends the processes of VMs that the cloud has not switched on again: it was killed while it switched them off.
+// sweep ends the processes of VMs that the cloud has not switched on again: it was killed while it
+// switched them off.
 func (h *Host) sweep(ctx context.Context) error {
 	folders, err := os.ReadDir(h.cfg.Dir)
 	if err != nil {
@@ -134,7 +136,8 @@ func (h *Host) newMachine(vm guest.VM) *machine {
 	return &machine{VM: vm, dir: filepath.Join(h.cfg.Dir, vm.ID), health: vm.Health}
 }
 
-// PowerOff ends a VM. As long as it has a folder, it may have processes, also those of an earlier run of the cloud.
+// PowerOff ends a VM. As long as it has a folder, it may have processes, also those of an earlier
+// run of the cloud.
 func (h *Host) PowerOff(id string, grace time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -198,8 +201,8 @@ func (h *Host) step(ctx context.Context, id string) time.Duration {
 	return pollInterval
 }
 
-// lookAfter starts the VM, stops it or lets it continue, notices its death, updates its volumes, and does the cloud's part
-// of its joining.
+// lookAfter starts the VM, stops it or lets it continue, notices its death, updates its volumes,
+// and does the cloud's part of its joining.
 func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, volumes []string) error {
 	if m.dead || m.BootstrapToken == "" {
 		if m.BootstrapToken == "" {
@@ -229,7 +232,8 @@ func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, v
 	return h.initializeNode(ctx, m)
 }
 
-// ended reports the death of a VM whose processes have ended. If it has requested a reboot, the next step switches it on again instead.
+// ended reports the death of a VM whose processes have ended. If it has requested a reboot, the
+// next step switches it on again instead.
 func (h *Host) ended(m *machine) error {
 	switch err := os.Remove(m.file(rebootFile)); {
 	case err == nil:

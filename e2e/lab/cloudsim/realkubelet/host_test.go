@@ -26,7 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script takes the place of a VM: it records its arguments, has a child in another session, and ends on SIGTERM.
+// script takes the place of a VM: it records its arguments, has a child in another session, and
+// ends on SIGTERM.
 const script = `#!/bin/sh
 trap 'echo shut down >> ended; exit 0' TERM
 printf '%s\n' "$@" >> args
@@ -216,7 +217,8 @@ func TestPowerOnAndOff(t *testing.T) {
 	}
 }
 
-// The VM sees the volumes that are attached to it, also changes that were made while the cloud was down.
+// The VM sees the volumes that are attached to it, also changes that were made while the cloud was
+// down.
 func TestVolumes(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())
@@ -307,7 +309,8 @@ func TestVMOutlivesTheHost(t *testing.T) {
 	})
 }
 
-// The cloud was killed after it recorded that the VM has ended, and before its processes had. It switches the VM off once more.
+// The cloud was killed after it recorded that the VM has ended, and before its processes had. It
+// switches the VM off once more.
 func TestLeftoversAreEnded(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())

@@ -38,8 +38,8 @@ const (
 	attachedFolder = "attached"
 )
 
-// machine is a VM that is on. The fields of the first group are guarded by Host.mu; the others are only used by the steps
-// of this VM, which never overlap.
+// machine is a VM that is on. The fields of the first group are guarded by Host.mu; the others are
+// only used by the steps of this VM, which never overlap.
 type machine struct {
 	off     bool
 	grace   time.Duration
@@ -88,7 +88,8 @@ func (h *Host) start(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// find finds the processes that an earlier run of the cloud has started for this VM. The oldest is the VM itself.
+// find finds the processes that an earlier run of the cloud has started for this VM. The oldest is
+// the VM itself.
 func (m *machine) find() (bool, error) {
 	all, err := supervise.WithEnv(dirVariable, m.dir)
 	if err != nil {
@@ -104,9 +105,10 @@ func (m *machine) find() (bool, error) {
 	return true, nil
 }
 
-// freeze stops the VM's processes, or lets them continue. It is repeated until a pass finds nothing to do, and as long as the VM is frozen:
-// a process that starts another one during a pass is stopped, and the other one may have been missed, as has one whose program was being
-// replaced, when it has no environment.
+// freeze stops the VM's processes, or lets them continue. It is repeated until a pass finds nothing
+// to do, and as long as the VM is frozen: a process that starts another one during a pass is
+// stopped, and the other one may have been missed, as has one whose program was being replaced,
+// when it has no environment.
 func (m *machine) freeze(frozen bool) error {
 	signal := syscall.SIGCONT
 	if frozen {
@@ -203,8 +205,8 @@ func (h *Host) args(m *machine) ([]string, error) {
 	}, nil
 }
 
-// freePorts returns ports on which no process listens. Another process may take one before the kubelet does; then the
-// kubelet ends, and with it the VM, or it starts again.
+// freePorts returns ports on which no process listens. Another process may take one before the
+// kubelet does; then the kubelet ends, and with it the VM, or it starts again.
 func freePorts(ip string) (ports [2]string, err error) {
 	for i := range ports {
 		listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // nothing to cancel
@@ -219,7 +221,8 @@ func freePorts(ip string) (ports [2]string, err error) {
 	return ports, nil
 }
 
-// launch starts the VM's command, in a session of its own so that a signal to this process does not reach the VM.
+// launch starts the VM's command, in a session of its own so that a signal to this process does not
+// reach the VM.
 func (h *Host) launch(m *machine, args []string) (supervise.ID, error) {
 	console, err := os.OpenFile(m.file(consoleFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

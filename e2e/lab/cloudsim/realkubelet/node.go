@@ -15,7 +15,8 @@ import (
 // taintUninitialized is on the Node of a kubelet that waits for its cloud's controller manager.
 const taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// initializeNode does what a cloud controller manager does for a new Node, as soon as the Node exists.
+// initializeNode does what a cloud controller manager does for a new Node, as soon as the Node
+// exists.
 func (h *Host) initializeNode(ctx context.Context, m *machine) error {
 	nodes := h.cfg.Client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, m.Name, metav1.GetOptions{})

@@ -17,7 +17,8 @@ import (
 // leaseDuration is what kubelets write by default.
 const leaseDuration = 40 * time.Second
 
-// keepAlive renews the VM's Lease, reports its Node's status, updates it in place and configures it, each when it is due.
+// keepAlive renews the VM's Lease, reports its Node's status, updates it in place and configures
+// it, each when it is due.
 func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -116,8 +117,8 @@ func (h *Host) seen(v *vm) *corev1.Node {
 	return node
 }
 
-// differs reports whether the API server shows another readiness than the VM has: another client wrote it, as the node
-// lifecycle controller does without reports.
+// differs reports whether the API server shows another readiness than the VM has: another client
+// wrote it, as the node lifecycle controller does without reports.
 func (h *Host) differs(v *vm, health guest.Health) bool {
 	node := h.seen(v)
 	return node != nil && ready(node) != readiness(health)
@@ -173,7 +174,8 @@ func (h *Host) createLease(ctx context.Context, v *vm) error {
 	return nil
 }
 
-// renewLease renews the VM's Lease by one write: the last answer has the resourceVersion for the next write.
+// renewLease renews the VM's Lease by one write: the last answer has the resourceVersion for the
+// next write.
 func (h *Host) renewLease(ctx context.Context, v *vm, now time.Time) error {
 	leases := h.cfg.Client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for range 3 {

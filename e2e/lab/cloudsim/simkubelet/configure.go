@@ -13,8 +13,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/lifecycle"
 )
 
-// daemon is the machine-config-daemon of a VM: what the real one has on its disk, and last wrote on its Node. It decides as the real one
-// does, and changes nothing: each change succeeds, and needs a drain and a reboot.
+// daemon is the machine-config-daemon of a VM: what the real one has on its disk, and last wrote on
+// its Node. It decides as the real one does, and changes nothing: each change succeeds, and needs a
+// drain and a reboot.
 type daemon struct {
 	isKnown  bool // whether the fields below were read from the Node, after a start of this process
 	current  string
@@ -25,7 +26,8 @@ type daemon struct {
 	offUntil time.Time // of the last reboot
 }
 
-// rebooting returns the current health of a VM, which has none while it reboots for its configuration.
+// rebooting returns the current health of a VM, which has none while it reboots for its
+// configuration.
 func (v *vm) rebooting(health guest.Health, now time.Time) guest.Health {
 	if now.Before(v.daemon.offUntil) {
 		return max(health, guest.NotReady)
@@ -33,7 +35,8 @@ func (v *vm) rebooting(health guest.Health, now time.Time) guest.Health {
 	return health
 }
 
-// configure does what is due for the configuration that is desired for the VM's Node. It returns when to call it again.
+// configure does what is due for the configuration that is desired for the VM's Node. It returns
+// when to call it again.
 func (h *Host) configure(ctx context.Context, v *vm, now time.Time) (time.Duration, error) {
 	d, prefix := &v.daemon, v1alpha1.DaemonPrefix
 	node := h.seen(v)
@@ -74,7 +77,8 @@ func (h *Host) configure(ctx context.Context, v *vm, now time.Time) (time.Durati
 	}
 }
 
-// read reads what an earlier run of this process has reported. What was not finished then begins again.
+// read reads what an earlier run of this process has reported. What was not finished then begins
+// again.
 func (d *daemon) read(annotations map[string]string) {
 	if d.isKnown {
 		return

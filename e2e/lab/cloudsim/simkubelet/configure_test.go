@@ -63,7 +63,8 @@ func TestDaemonUpdatesNode(t *testing.T) {
 			prefix.DesiredConfig(): "x", prefix.CurrentConfig(): "x", prefix.State(): "done", prefix.DesiredDrain(): "uncordon-x", prefix.LastAppliedDrain(): "uncordon-x",
 		}
 		c.reports(corev1.ConditionTrue, done)
-		// working, drain, applying, verifying, rebooting, verifying, uncordon, done, and one that has failed.
+		// working, drain, applying, verifying, rebooting, verifying, uncordon, done, and one that has
+		// failed.
 		if n := c.writes()["patch nodes"]; n != 9 {
 			t.Errorf("the daemon has written %d times, want 9", n)
 		}

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// leaseInterval is half of the time after which the node lifecycle controller considers a Node unreachable (50 s), and less than
-	// the 40 s of the Lease's duration. A kubelet's 10 s would be the main load of an API server.
+	// leaseInterval is half of the time after which the node lifecycle controller considers a Node
+	// unreachable (50 s), and less than the 40 s of the Lease's duration. A kubelet's 10 s would be
+	// the main load of an API server.
 	leaseInterval = 25 * time.Second
 	// reportInterval is how often a Node's status is reported when it has not changed.
 	reportInterval = 5 * time.Minute
@@ -36,9 +37,11 @@ const (
 
 // Config is what a Host is made of.
 type Config struct {
-	// Client has credentials with all rights on Nodes, Leases and pods. It should not limit its own rate.
+	// Client has credentials with all rights on Nodes, Leases and pods. It should not limit its own
+	// rate.
 	Client kubernetes.Interface
-	// Prove makes one request that is authenticated by a bootstrap token; an error means that the token is not valid.
+	// Prove makes one request that is authenticated by a bootstrap token; an error means that the
+	// token is not valid.
 	Prove func(ctx context.Context, token string) error
 	// Daemons has the VMs play machine-config-daemon.
 	Daemons bool
@@ -52,7 +55,8 @@ type Config struct {
 type Host struct {
 	cfg   Config
 	cloud guest.Cloud // set when Run begins, before any step
-	// VMs join in a loop of their own, so that a thousand that boot at once do not delay the reports of others.
+	// VMs join in a loop of their own, so that a thousand that boot at once do not delay the reports
+	// of others.
 	joins *guest.Loop[string]
 	alive *guest.Loop[string]
 	pods  *guest.Loop[string]
@@ -70,8 +74,8 @@ type Host struct {
 
 var _ guest.Host = (*Host)(nil)
 
-// vm is a VM that is on. The fields of the first group are guarded by Host.mu, those of the second are only used by the
-// steps of this VM, which never overlap: it is in one loop at a time.
+// vm is a VM that is on. The fields of the first group are guarded by Host.mu, those of the second
+// are only used by the steps of this VM, which never overlap: it is in one loop at a time.
 type vm struct {
 	health  guest.Health
 	off     bool
@@ -117,7 +121,8 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Run simulates kubelets until ctx ends. While the API server is unreachable, no VM joins and no Node is reported.
+// Run simulates kubelets until ctx ends. While the API server is unreachable, no VM joins and no
+// Node is reported.
 func (h *Host) Run(ctx context.Context, cloud guest.Cloud) error {
 	h.cloud = cloud
 	var wg sync.WaitGroup
@@ -187,8 +192,8 @@ func (h *Host) wake(v *vm) {
 	}
 }
 
-// working returns the VM with that ID and its health, if whether it has joined is as requested. It is nil for a VM that is
-// off, suspended, or has lost its Node.
+// working returns the VM with that ID and its health, if whether it has joined is as requested. It
+// is nil for a VM that is off, suspended, or has lost its Node.
 func (h *Host) working(id string, joined bool) (*vm, guest.Health) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

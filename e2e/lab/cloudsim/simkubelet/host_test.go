@@ -98,7 +98,8 @@ func inCluster(t *testing.T, test func(c *cluster), objects ...runtime.Object) {
 	})
 }
 
-// react is what the API server does and the fake does not: it sets the UID of a Node, and fails on request.
+// react is what the API server does and the fake does not: it sets the UID of a Node, and fails on
+// request.
 func (c *cluster) react(action clienttesting.Action) (handled bool, _ runtime.Object, _ error) {
 	if create, ok := action.(clienttesting.CreateAction); ok {
 		if node, ok := create.GetObject().(*corev1.Node); ok {
@@ -260,7 +261,8 @@ func TestNoToken(t *testing.T) {
 	})
 }
 
-// When the API server fails between the two writes of a join, the proof is not repeated: the token may be deleted by then.
+// When the API server fails between the two writes of a join, the proof is not repeated: the token
+// may be deleted by then.
 func TestJoinContinuesAfterFailedLease(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.failNext("create leases", apierrors.NewInternalError(errors.New("busy")))
@@ -372,7 +374,8 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// Readiness that another client removed, like the node lifecycle controller, is restored with the next report.
+// Readiness that another client removed, like the node lifecycle controller, is restored with the
+// next report.
 func TestReadinessIsRestored(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.host.PowerOn(aVM())

@@ -57,7 +57,8 @@ func (h *Host) tryJoin(ctx context.Context, v *vm, health guest.Health) (string,
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if v.Resumed {
-		// The cloud may have been killed after the Node was made. A second proof would fail: the token has been deleted.
+		// The cloud may have been killed after the Node was made. A second proof would fail: the token
+		// has been deleted.
 		node, err := h.cfg.Client.CoreV1().Nodes().Get(ctx, v.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && node.Spec.ProviderID == v.ProviderID:
@@ -103,8 +104,8 @@ func (h *Host) register(ctx context.Context, v *vm, health guest.Health) (string
 	return h.takeOver(ctx, v, wanted, node)
 }
 
-// takeOver does what a kubelet does with a Node that exists already: it updates the well-known labels and the status, and
-// leaves the rest, including the provider ID, unchanged.
+// takeOver does what a kubelet does with a Node that exists already: it updates the well-known
+// labels and the status, and leaves the rest, including the provider ID, unchanged.
 func (h *Host) takeOver(ctx context.Context, v *vm, wanted, node *corev1.Node) (string, error) {
 	nodes := h.cfg.Client.CoreV1().Nodes()
 	patch, err := labelPatch(wanted)

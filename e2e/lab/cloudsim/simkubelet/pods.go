@@ -24,8 +24,8 @@ const recheck = time.Second
 // awaitVolumes is how often a pod that waits for its volumes is checked.
 const awaitVolumes = 500 * time.Millisecond
 
-// stepPod does what is due for a pod, if its Node's VM can: a pod of a suspended VM is not changed, and is stepped
-// again when the VM continues.
+// stepPod does what is due for a pod, if its Node's VM can: a pod of a suspended VM is not changed,
+// and is stepped again when the VM continues.
 func (h *Host) stepPod(ctx context.Context, key string) time.Duration {
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -93,8 +93,8 @@ func runs(pod *corev1.Pod) bool {
 	return false
 }
 
-// startPod makes a pod Running and Ready by one write, once its volumes are attached; until then it returns when to check
-// again.
+// startPod makes a pod Running and Ready by one write, once its volumes are attached; until then it
+// returns when to check again.
 func (h *Host) startPod(ctx context.Context, v *vm, pod *corev1.Pod) (time.Duration, error) {
 	if attached, err := h.mount(ctx, v, pod); !attached || err != nil {
 		return awaitVolumes, err
@@ -181,8 +181,8 @@ func runningContainer(pod *corev1.Pod, c corev1.Container, now metav1.Time) core
 	}
 }
 
-// podIP is an address in 10.128.0.0/9 that is derived from the UID, so that it need not be stored. Two of ten thousand pods
-// may share one; nothing listens on it.
+// podIP is an address in 10.128.0.0/9 that is derived from the UID, so that it need not be stored.
+// Two of ten thousand pods may share one; nothing listens on it.
 func podIP(uid types.UID) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(uid))

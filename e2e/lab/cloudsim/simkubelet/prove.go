@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewProver returns a Config.Prove for the cluster of cfg. It reads the user of the token from the API server; the
-// credentials in cfg are not used.
+// NewProver returns a Config.Prove for the cluster of cfg. It reads the user of the token from the
+// API server; the credentials in cfg are not used.
 func NewProver(cfg *rest.Config) (func(ctx context.Context, token string) error, error) {
 	client, err := rest.HTTPClientFor(rest.AnonymousClientConfig(cfg))
 	if err != nil {
@@ -42,7 +42,8 @@ func NewProver(cfg *rest.Config) (func(ctx context.Context, token string) error,
 	}, nil
 }
 
-// checkIdentity reports whether the API server authenticates the bearer as the bootstrap token's user.
+// checkIdentity reports whether the API server authenticates the bearer as the bootstrap token's
+// user.
 func checkIdentity(token string, code int, answer []byte) error {
 	id, _, _ := strings.Cut(token, ".")
 	if code != http.StatusCreated {

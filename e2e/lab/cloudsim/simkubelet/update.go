@@ -24,9 +24,10 @@ type update struct {
 	reported bool        // its result is on the Node
 }
 
-// updateInPlace does what is due for an update of the VM in place, which begins when the Node is ready for it. Meanwhile
-// the kubelet restarts, and the Node is not Ready. It returns the current health of the VM, whether the update has ended
-// and its result has to be reported, and when to call it again.
+// updateInPlace does what is due for an update of the VM in place, which begins when the Node is
+// ready for it. Meanwhile the kubelet restarts, and the Node is not Ready. It returns the current
+// health of the VM, whether the update has ended and its result has to be reported, and when to
+// call it again.
 func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown guest.Health, hasEnded bool, again time.Duration) {
 	asked := stage(h.seen(v), v1alpha1.NodeReasonReadyForUpdate)
 	if asked == nil {
@@ -80,8 +81,9 @@ func (h *Host) reportUpdate(ctx context.Context, v *vm) error {
 	return nil
 }
 
-// startComponents removes the taint of critical components from a Node that was updated, after the time that they take to
-// start, as another controller does in a real cluster. It returns when to call it again.
+// startComponents removes the taint of critical components from a Node that was updated, after the
+// time that they take to start, as another controller does in a real cluster. It returns when to
+// call it again.
 func (h *Host) startComponents(ctx context.Context, v *vm, health guest.Health, now time.Time) (time.Duration, error) {
 	node := h.seen(v)
 	if stage(node, v1alpha1.NodeReasonUpdateSuccessful) == nil || !awaitsComponents(node.Spec.Taints) || health != guest.Healthy {
@@ -132,8 +134,8 @@ func (h *Host) patchNode(ctx context.Context, v *vm, metadata, spec map[string]a
 	return nil
 }
 
-// stage returns the condition of a Node with the stage of its update in place, if it is the given stage; otherwise, or for
-// a Node that the watch does not show, nil.
+// stage returns the condition of a Node with the stage of its update in place, if it is the given
+// stage; otherwise, or for a Node that the watch does not show, nil.
 func stage(node *corev1.Node, reason string) *corev1.NodeCondition {
 	if node == nil {
 		return nil
@@ -146,7 +148,8 @@ func stage(node *corev1.Node, reason string) *corev1.NodeCondition {
 	return nil
 }
 
-// concernsAgent reports whether the agent, or the controller of critical components, has something to do on the Node.
+// concernsAgent reports whether the agent, or the controller of critical components, has something
+// to do on the Node.
 func concernsAgent(node *corev1.Node) bool {
 	return stage(node, v1alpha1.NodeReasonReadyForUpdate) != nil ||
 		stage(node, v1alpha1.NodeReasonUpdateSuccessful) != nil && awaitsComponents(node.Spec.Taints)

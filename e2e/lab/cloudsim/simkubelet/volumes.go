@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// volumes are those that a VM's pods use, as in status.volumesInUse of its Node: the attach/detach controller detaches
-// none of them.
+// volumes are those that a VM's pods use, as in status.volumesInUse of its Node: the attach/detach
+// controller detaches none of them.
 type volumes struct {
 	mu     sync.Mutex // held while the Node is written, so that an older list does not overwrite a newer one
 	byPod  map[string][]corev1.UniqueVolumeName
@@ -30,7 +30,8 @@ func (vs *volumes) uses(pod *corev1.Pod) bool {
 	return len(vs.byPod[cache.MetaObjectToName(pod).String()]) > 0
 }
 
-// mount records the volumes of a pod that starts, and reports whether all of them are attached to its Node.
+// mount records the volumes of a pod that starts, and reports whether all of them are attached to
+// its Node.
 func (h *Host) mount(ctx context.Context, v *vm, pod *corev1.Pod) (attached bool, err error) {
 	var inUse []corev1.UniqueVolumeName
 	for _, volume := range pod.Spec.Volumes {
@@ -118,8 +119,8 @@ func (h *Host) postVolumes(ctx context.Context, v *vm) error {
 	return nil
 }
 
-// volumeOfClaim returns the name of a claim's volume in a Node's status; "" for volumes that are not of this cloud, and
-// need not be attached.
+// volumeOfClaim returns the name of a claim's volume in a Node's status; "" for volumes that are
+// not of this cloud, and need not be attached.
 func (h *Host) volumeOfClaim(ctx context.Context, namespace, claim string) (corev1.UniqueVolumeName, error) {
 	core := h.cfg.Client.CoreV1()
 	pvc, err := core.PersistentVolumeClaims(namespace).Get(ctx, claim, metav1.GetOptions{})

@@ -19,7 +19,8 @@ import (
 // indexNode finds pods by the name of their Node.
 const indexNode = "node"
 
-// watch prepares the informers on Nodes and on pods that have one, both trimmed to the fields used here.
+// watch prepares the informers on Nodes and on pods that have one, both trimmed to the fields used
+// here.
 func (h *Host) watch() error {
 	h.nodes = coreinformers.NewNodeInformer(h.cfg.Client, 0, cache.Indexers{})
 	h.bound = coreinformers.NewFilteredPodInformer(h.cfg.Client, metav1.NamespaceAll, 0,
@@ -41,8 +42,8 @@ func (h *Host) watch() error {
 	return nil
 }
 
-// nodeChanged wakes the VM whose readiness another client has changed, or whose agent or daemon has something to do. It ends the reports for
-// a Node that was deleted.
+// nodeChanged wakes the VM whose readiness another client has changed, or whose agent or daemon has
+// something to do. It ends the reports for a Node that was deleted.
 func (h *Host) nodeChanged(before, after *corev1.Node) {
 	if after == nil {
 		h.mu.Lock()

@@ -77,8 +77,8 @@ func addUpdates(fs *pflag.FlagSet, settings cloudapi.InPlaceUpdates) (read func(
 	}
 }
 
-// addLatencies adds a pair of flags for each time with a distribution. The returned function writes the
-// values to the settings.
+// addLatencies adds a pair of flags for each time with a distribution. The returned function writes
+// the values to the settings.
 func addLatencies(fs *pflag.FlagSet, settings *cloudapi.Settings) (apply func()) {
 	type latencyFlag struct {
 		mean, spread *time.Duration

@@ -1,5 +1,6 @@
-// Command cloudsim is a simulated cloud: VMs behind an HTTP API, which boot as simulated Nodes or as real kubelets. See
-// package cloudsim for its guarantees, and e2e/simulated/cloudapi for its API.
+// Command cloudsim is a simulated cloud: VMs behind an HTTP API, which boot as simulated Nodes or
+// as real kubelets. See package cloudsim for its guarantees, and e2e/simulated/cloudapi for its
+// API.
 package main
 
 import (

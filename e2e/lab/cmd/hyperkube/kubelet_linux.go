@@ -95,7 +95,8 @@ func replace(deps *kubelet.Dependencies, machine vm.Config, bootID string) {
 	deps.Subpather = subpath.New(deps.Mounter)
 }
 
-// settings returns the kubelet's settings: those of the machine's configuration, or else the defaults.
+// settings returns the kubelet's settings: those of the machine's configuration, or else the
+// defaults.
 func settings(ctx context.Context) (*kubeletconfig.KubeletConfiguration, error) {
 	if _, err := os.Stat(vm.KubeletConfigPath); errors.Is(err, fs.ErrNotExist) {
 		config, err := options.NewKubeletConfiguration()
@@ -115,7 +116,8 @@ func settings(ctx context.Context) (*kubeletconfig.KubeletConfiguration, error) 
 	return config, nil
 }
 
-// configure makes the kubelet's configuration. What the lab depends on goes before the machine's settings.
+// configure makes the kubelet's configuration. What the lab depends on goes before the machine's
+// settings.
 func configure(ctx context.Context, machine vm.Config) (*options.KubeletServer, error) {
 	flags := options.NewKubeletFlags()
 	config, err := settings(ctx)

@@ -1,18 +1,22 @@
-// Command hyperkube is Kubernetes in one binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
-// a kubelet that runs containers as local processes, and etcd-snapshot, which saves and restores an etcd. Which of them
-// it is, is decided by the name of the binary, or else by its first argument.
+// Command hyperkube is Kubernetes in one binary: etcd, kube-apiserver, kube-controller-manager,
+// kube-scheduler, kubectl, a kubelet that runs containers as local processes, and etcd-snapshot,
+// which saves and restores an etcd. Which of them it is, is decided by the name of the binary, or
+// else by its first argument.
 //
-// The kubelet is that of a lab's machine (see package vm): the code of Kubernetes, with package cri for a
-// container runtime. The hardware that it would detect (cores, memory) is configured, and it does not use control
-// groups.
+// The kubelet is that of a lab's machine (see package vm): the code of Kubernetes, with package cri
+// for a container runtime. The hardware that it would detect (cores, memory) is configured, and it
+// does not use control groups.
 //
-// If the machine has a cloud with volumes, the node part of the cloud's CSI driver (package cri) runs in it, too.
+// If the machine has a cloud with volumes, the node part of the cloud's CSI driver (package cri)
+// runs in it, too.
 //
-// Its settings are those of the machine's configuration (vm.KubeletConfigPath), if there is one, but for what the lab depends on: addresses,
-// ports, certificates, and what needs control groups. With settings that are not valid it does not start.
+// Its settings are those of the machine's configuration (vm.KubeletConfigPath), if there is one,
+// but for what the lab depends on: addresses, ports, certificates, and what needs control groups.
+// With settings that are not valid it does not start.
 //
-// It joins its cluster as kubelets do, with a bootstrap token and a signed certificate. It expects a cloud that reports
-// the Node's addresses and removes the taint node.cloudprovider.kubernetes.io/uninitialized.
+// It joins its cluster as kubelets do, with a bootstrap token and a signed certificate. It expects
+// a cloud that reports the Node's addresses and removes the taint
+// node.cloudprovider.kubernetes.io/uninitialized.
 package main
 
 import (

@@ -59,7 +59,8 @@ func (c *invocation) printLinks(links []launcher.Link) error {
 	return table.Flush()
 }
 
-// faultFlags binds the flags of a command that makes a fault, and returns a function that makes the fault of them.
+// faultFlags binds the flags of a command that makes a fault, and returns a function that makes the
+// fault of them.
 func faultFlags(flags *flag.FlagSet, command string) func() proxy.Fault {
 	fault := proxy.Fault{Kind: proxy.Kind(command)}
 	if command == "heal" {

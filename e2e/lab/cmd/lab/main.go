@@ -1,5 +1,5 @@
-// Command lab starts and ends a lab: a Kubernetes control plane (or two), a simulated cloud and a fleet, as local
-// processes. See docs/lab.md.
+// Command lab starts and ends a lab: a Kubernetes control plane (or two), a simulated cloud and a
+// fleet, as local processes. See docs/lab.md.
 package main
 
 import (
@@ -117,7 +117,8 @@ type invocation struct {
 	out     io.Writer
 }
 
-// run parses flags, which may be between arguments, checks that there are least to most of these, and calls the command.
+// run parses flags, which may be between arguments, checks that there are least to most of these,
+// and calls the command.
 func (c *invocation) run(args []string, least, most int, then func() error) error {
 	for len(args) > 0 {
 		if err := c.flags.Parse(args); err != nil {

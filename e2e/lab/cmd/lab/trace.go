@@ -24,7 +24,8 @@ const (
 	maxTraces = "5000"
 	// passOfMachine is the name of the span of a machine's pass.
 	passOfMachine = "reconcile machine"
-	// spanInterval is how often Jaeger is asked for spans that were not sent yet; tracePatience bounds that.
+	// spanInterval is how often Jaeger is asked for spans that were not sent yet; tracePatience bounds
+	// that.
 	spanInterval  = time.Second
 	tracePatience = 2 * time.Minute
 )
@@ -61,8 +62,9 @@ func (s span) tag(key string) string {
 	return ""
 }
 
-// trace prints the passes of a machine and those that they follow from, and where to see them in Jaeger's own pages. With an epoch
-// it waits until an owner of the machine's slot in that epoch or a later one has sent a pass.
+// trace prints the passes of a machine and those that they follow from, and where to see them in
+// Jaeger's own pages. With an epoch it waits until an owner of the machine's slot in that epoch or
+// a later one has sent a pass.
 func (c *invocation) trace(ctx context.Context, epoch int64) error {
 	jaeger, err := launcher.Jaeger(c.folder())
 	if err != nil {
@@ -107,14 +109,16 @@ func (c *invocation) printTrace(ctx context.Context, jaeger, id string) error {
 	return nil
 }
 
-// named is the query for the traces with spans about machines of a name, given as namespace/name or name.
+// named is the query for the traces with spans about machines of a name, given as namespace/name or
+// name.
 func named(machine string) url.Values {
 	tags, _ := json.Marshal(map[string]string{"mcf.machine.name": machine[strings.LastIndexByte(machine, '/')+1:]}) // always possible
 	return url.Values{"service": {tracedService}, "tags": {string(tags)}, "limit": {maxTraces}, "lookback": {"2d"}}
 }
 
-// lifeOf returns the traces about a machine and those to which their spans link, by their start. Errors: Jaeger does not answer; it
-// has no pass of such a machine, or those of several; no pass is of an owner of this epoch or of a later one.
+// lifeOf returns the traces about a machine and those to which their spans link, by their start.
+// Errors: Jaeger does not answer; it has no pass of such a machine, or those of several; no pass is
+// of an owner of this epoch or of a later one.
 func lifeOf(ctx context.Context, jaeger, machine string, epoch int64) ([]trace, error) {
 	found, err := read(ctx, jaeger+"/api/traces?"+named(machine).Encode())
 	if err != nil {
@@ -153,7 +157,8 @@ func isAbout(machine string) func(span) bool {
 	}
 }
 
-// follow adds the traces to which spans link: those of passes and hand-overs that a pass follows from, and what these follow from.
+// follow adds the traces to which spans link: those of passes and hand-overs that a pass follows
+// from, and what these follow from.
 func follow(ctx context.Context, jaeger string, life []trace) ([]trace, error) {
 	known := map[string]bool{}
 	for _, t := range life {
@@ -216,8 +221,8 @@ func printLife(out io.Writer, life []trace) {
 	}
 }
 
-// printBelow prints the spans of a trace that are parts of another one; with the zero span, those that are parts of none. Where the owner
-// differs from that of the other one, it is printed, too.
+// printBelow prints the spans of a trace that are parts of another one; with the zero span, those
+// that are parts of none. Where the owner differs from that of the other one, it is printed, too.
 func printBelow(out io.Writer, t trace, parent span, indent string) {
 	for _, s := range t.Spans {
 		if s.parentIn(t) != parent.SpanID {
@@ -245,8 +250,8 @@ func printBelow(out io.Writer, t trace, parent span, indent string) {
 	}
 }
 
-// parentIn returns the ID of the span of a trace that a span is a part of; "" for none. What a process has left that was killed in a pass is a
-// part of the stage.
+// parentIn returns the ID of the span of a trace that a span is a part of; "" for none. What a
+// process has left that was killed in a pass is a part of the stage.
 func (s span) parentIn(t trace) string {
 	for _, r := range s.References {
 		switch {

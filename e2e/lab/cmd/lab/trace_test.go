@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spanOf is a span as JSON: references and tags are key=value, references with the keys CHILD_OF and FOLLOWS_FROM.
+// spanOf is a span as JSON: references and tags are key=value, references with the keys CHILD_OF
+// and FOLLOWS_FROM.
 func spanOf(id, name string, start, took int, attributes ...string) string {
 	trace, own, _ := strings.Cut(id, "/")
 	var references, tags []string
@@ -26,7 +27,8 @@ func spanOf(id, name string, start, took int, attributes ...string) string {
 		trace, own, name, start, took, strings.Join(references, ","), strings.Join(append(tags, `{"key":"error","value":false}`), ","))
 }
 
-// jaegerWith serves traces: of the machine m when it is searched by name, and of its set and a hand-over by their IDs.
+// jaegerWith serves traces: of the machine m when it is searched by name, and of its set and a
+// hand-over by their IDs.
 func jaegerWith(t *testing.T, machines ...string) string {
 	t.Helper()
 	linked := map[string]string{

@@ -1,4 +1,5 @@
-// Command simulated-driver serves the driver of the simulated cloud in a process of its own, as a fleet with --driver-socket uses it.
+// Command simulated-driver serves the driver of the simulated cloud in a process of its own, as a
+// fleet with --driver-socket uses it.
 package main
 
 import (
@@ -59,8 +60,8 @@ func run(ctx context.Context, o options) error {
 	return errors.Join(plugin.Serve(ctx, o.socket, plugin.Served{Driver: cloud, Provider: o.provider}), stop())
 }
 
-// owned has requests name the replica for which they are sent, and its ownership, as the requests of a replica to API servers do: the log of
-// the cloud shows who has called it.
+// owned has requests name the replica for which they are sent, and its ownership, as the requests
+// of a replica to API servers do: the log of the cloud shows who has called it.
 type owned struct{ next http.RoundTripper }
 
 // RoundTrip is http.RoundTripper's.

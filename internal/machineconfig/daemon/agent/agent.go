@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound the time until a failed step is tried again. It doubles, and up to a quarter of it is random.
+	// firstRetry and lastRetry bound the time until a failed step is tried again. It doubles, and up
+	// to a quarter of it is random.
 	firstRetry, lastRetry = 5 * time.Second, 5 * time.Minute
 	// maxFailure bounds the text of an error that is kept.
 	maxFailure = 1500
@@ -29,7 +30,8 @@ const (
 // ErrRebootNeeded is the error of a machine that has to be rebooted and has no command for it.
 var ErrRebootNeeded = errors.New("a reboot is needed to finish the change, and no command for it is configured; reboot the machine, and start the daemon again")
 
-// ErrRebooting is the error of Initial when the machine was requested to reboot, and must start nothing more before that.
+// ErrRebooting is the error of Initial when the machine was requested to reboot, and must start
+// nothing more before that.
 var ErrRebooting = errors.New("the machine reboots to finish its first configuration")
 
 // ErrNotApplied is wrapped by errors of Once for a configuration that was not applied.
@@ -44,7 +46,8 @@ type Config struct {
 	UID, GID int
 	// Reserved are further folders that no configuration may change.
 	Reserved []string
-	// Provisioned takes fields of the first configuration that the daemon does not apply as they are on the machine.
+	// Provisioned takes fields of the first configuration that the daemon does not apply as they are
+	// on the machine.
 	Provisioned bool
 	// HookDir has programs, and Hooks their names: each applies the field of that name.
 	HookDir string
@@ -56,11 +59,12 @@ type Config struct {
 	RebootCommand []string
 	// BootID returns an ID that differs from boot to boot.
 	BootID func() (string, error)
-	// Unhealthy returns why the machine does not work after a reboot, and "" when it does; nil is always. HealthWithin is how long
-	// it may not work until the change is undone.
+	// Unhealthy returns why the machine does not work after a reboot, and "" when it does; nil is
+	// always. HealthWithin is how long it may not work until the change is undone.
 	Unhealthy    func(ctx context.Context) string
 	HealthWithin time.Duration
-	// DriftInterval is how often files are compared with the configuration, and RepairsDrift whether differences are repaired.
+	// DriftInterval is how often files are compared with the configuration, and RepairsDrift whether
+	// differences are repaired.
 	DriftInterval time.Duration
 	RepairsDrift  bool
 	// Clock is the real one when nil, and NewID draws IDs when nil.
@@ -95,13 +99,15 @@ type Node struct {
 	Desired, Drain, Drained string
 }
 
-// Agent applies configurations to a machine. Create one with New. It is not safe for concurrent use.
+// Agent applies configurations to a machine. Create one with New. It is not safe for concurrent
+// use.
 type Agent struct {
 	cfg    Config
 	log    logr.Logger
 	source Source
 	store  *transaction.Store
-	// isInitial means that the machine is booting for the first time: only units that run already are restarted.
+	// isInitial means that the machine is booting for the first time: only units that run already are
+	// restarted.
 	isInitial bool
 
 	// What this process knows, and loses.
@@ -150,7 +156,8 @@ func New(cfg Config, source Source) (*Agent, error) {
 	return a, nil
 }
 
-// Once applies the configuration of the source and returns the last report. An error wraps ErrNotApplied, or is ErrRebootNeeded.
+// Once applies the configuration of the source and returns the last report. An error wraps
+// ErrNotApplied, or is ErrRebootNeeded.
 func (a *Agent) Once(ctx context.Context) (lifecycle.Report, error) {
 	for ctx.Err() == nil {
 		v, err := a.step(ctx)
@@ -174,9 +181,10 @@ func (a *Agent) Once(ctx context.Context) (lifecycle.Report, error) {
 	return lifecycle.Report{}, ctx.Err() //nolint:wrapcheck // the caller has ended it
 }
 
-// Initial applies the configuration of the source if the machine has none, and does nothing on one that has, or is changing to another
-// one: so it can run at each boot, before what is configured starts. Health is not checked, because nothing runs yet. An error is that of
-// Once, or ErrRebooting.
+// Initial applies the configuration of the source if the machine has none, and does nothing on one
+// that has, or is changing to another one: so it can run at each boot, before what is configured
+// starts. Health is not checked, because nothing runs yet. An error is that of Once, or
+// ErrRebooting.
 func (a *Agent) Initial(ctx context.Context) (lifecycle.Report, error) {
 	config := a.source.Node().Desired
 	manifest, open := a.store.Manifest(), a.store.Journal()
@@ -203,7 +211,8 @@ func (a *Agent) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Run applies what the source desires until ctx ends. A step that has begun is finished. changed wakes it.
+// Run applies what the source desires until ctx ends. A step that has begun is finished. changed
+// wakes it.
 func (a *Agent) Run(ctx context.Context, changed <-chan struct{}) error {
 	for ctx.Err() == nil {
 		v, err := a.step(ctx)

@@ -161,7 +161,8 @@ func TestClusterWholeUpdate(t *testing.T) {
 	})
 }
 
-// The Node is read while the health of the machine is checked: what was decided without it does not remove its request for a drain.
+// The Node is read while the health of the machine is checked: what was decided without it does not
+// remove its request for a drain.
 func TestClusterNodeIsReadDuringAStep(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", nil)

@@ -31,7 +31,8 @@ type Runner interface {
 	Run(ctx context.Context, c Command) error
 }
 
-// Exec runs commands as processes. One that has begun is not ended with its context: it is a part of a change.
+// Exec runs commands as processes. One that has begun is not ended with its context: it is a part
+// of a change.
 type Exec struct{}
 
 var _ Runner = Exec{}
@@ -62,8 +63,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// act does what has to be done after a change of files, and what hooks do. Reload of systemd is first, so that a restart uses new
-// units. At the first boot a unit that has not started is left to the boot: to start it here could wait for this very process.
+// act does what has to be done after a change of files, and what hooks do. Reload of systemd is
+// first, so that a restart uses new units. At the first boot a unit that has not started is left to
+// the boot: to start it here could wait for this very process.
 func (a *Agent) act(ctx context.Context, actions plan.Actions) error {
 	var commands [][]string
 	restart, reload := "restart", "reload"
@@ -91,7 +93,8 @@ func (a *Agent) act(ctx context.Context, actions plan.Actions) error {
 	return nil
 }
 
-// callHooks has hooks apply the fields that they have claimed. They may be called again after a crash.
+// callHooks has hooks apply the fields that they have claimed. They may be called again after a
+// crash.
 func (a *Agent) callHooks(ctx context.Context, claims []plan.Claim) error {
 	for _, claim := range claims {
 		input, err := json.Marshal(claim)

@@ -17,7 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
 )
 
-// hostile are texts that could lead out of a folder, through a link, into an option or another command, or into another line.
+// hostile are texts that could lead out of a folder, through a link, into an option or another
+// command, or into another line.
 func hostile() []string {
 	return []string{
 		"../x.service", "../../../../../../outside/x.service", "/x.service", "link/x.service", "..", "", "-rf.service", " x.service",
@@ -110,7 +111,8 @@ func tree(t *testing.T, folder string) map[string]string {
 // harmless are the commands that a configuration can cause.
 var harmless = regexp.MustCompile(`^(reboot|systemctl daemon-reload|systemctl (restart|reload) -- [\w.@][\w:.\\@-]*)$`)
 
-// prepare puts what configurations could reach onto a machine, and a folder next to its root folder, to which links lead.
+// prepare puts what configurations could reach onto a machine, and a folder next to its root
+// folder, to which links lead.
 func (m *machine) prepare() {
 	m.Helper()
 	m.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
@@ -127,7 +129,8 @@ func (m *machine) prepare() {
 	}
 }
 
-// Configurations may be hostile: with each text in each place one is refused, or changes what it names and nothing else.
+// Configurations may be hostile: with each text in each place one is refused, or changes what it
+// names and nothing else.
 func TestHostileConfigurations(t *testing.T) {
 	refused, applied := 0, 0
 	var before map[string]string // the same of each machine

@@ -28,7 +28,8 @@ func (m *machine) expectInitial(c desired.Config, want string) {
 	}
 }
 
-// The kubelet has not started at the first boot: its health does not count, and a unit that does not run is not started.
+// The kubelet has not started at the first boot: its health does not count, and a unit that does
+// not run is not started.
 func TestInitialRestartsOnlyWhatRuns(t *testing.T) {
 	m := newMachine(t)
 	m.sick.Store(true)
@@ -81,7 +82,8 @@ func TestInitialLeavesALaterConfiguration(t *testing.T) {
 	m.expectFile("/etc/a", "2")
 }
 
-// Ignition has written the files: nothing is changed, no reboot is needed, and a file is removed when no configuration has it any more.
+// Ignition has written the files: nothing is changed, no reboot is needed, and a file is removed
+// when no configuration has it any more.
 func TestInitialProvisioned(t *testing.T) {
 	m := newMachine(t)
 	m.cfg.Provisioned = true

@@ -18,8 +18,8 @@ import (
 // maxAccounts bounds /etc/passwd and /etc/group, and maxUnit a unit file.
 const maxAccounts, maxUnit = 16 << 20, 1 << 20
 
-// describe returns what the tree of a configuration depends on. managed is the record of what the daemon has changed: links that
-// it has removed count as there.
+// describe returns what the tree of a configuration depends on. managed is the record of what the
+// daemon has changed: links that it has removed count as there.
 func (a *Agent) describe(config desired.Config, managed map[string]plan.Managed) (desired.Machine, error) {
 	m := desired.Machine{
 		UID: a.cfg.UID, GID: a.cfg.GID,
@@ -53,8 +53,9 @@ func (a *Agent) describe(config desired.Config, managed map[string]plan.Managed)
 	return m, nil
 }
 
-// readUnit adds the text of a unit, if a stronger folder did not have it. A file that the daemon itself has put there is not the
-// machine's, and neither is a link: the unit is masked or has another name.
+// readUnit adds the text of a unit, if a stronger folder did not have it. A file that the daemon
+// itself has put there is not the machine's, and neither is a link: the unit is masked or has
+// another name.
 func readUnit(machine disk.Reader, name, folder string, managed map[string]plan.Managed, m *desired.Machine) error {
 	if _, ok := m.Units[name]; ok {
 		return nil
@@ -180,7 +181,8 @@ func (a *Agent) plan(config desired.Config) (planned, error) {
 	return p, nil
 }
 
-// fieldsBefore returns the fields of the applied configuration that no transaction can apply, from the local copy.
+// fieldsBefore returns the fields of the applied configuration that no transaction can apply, from
+// the local copy.
 func (a *Agent) fieldsBefore() (fields map[string]string, isFirst bool, err error) {
 	manifest := a.store.Manifest()
 	if manifest.ConfigDigest == "" {

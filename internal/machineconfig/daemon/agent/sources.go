@@ -38,7 +38,8 @@ func (e *InvalidError) refused() []plan.Refusal {
 	return []plan.Refusal{{Field: "config", Message: e.Err.Error()}}
 }
 
-// File is a Source with one configuration, for Once. Nothing drains a Node for it, and reports are the result of Once.
+// File is a Source with one configuration, for Once. Nothing drains a Node for it, and reports are
+// the result of Once.
 type File struct{ Config desired.Config }
 
 var _ Source = File{}
@@ -74,7 +75,8 @@ func Nodes() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 }
 
-// NewCluster returns the Source for the Node of that name. Clients need access to that Node and to RenderedMachineConfigs only.
+// NewCluster returns the Source for the Node of that name. Clients need access to that Node and to
+// RenderedMachineConfigs only.
 func NewCluster(nodes metadata.ResourceInterface, configs typedfleetv1alpha1.RenderedMachineConfigInterface, node string, prefix v1alpha1.AnnotationPrefix) *Cluster {
 	return &Cluster{nodes: nodes, configs: configs, name: node, prefix: prefix, changed: make(chan struct{}, 1)}
 }

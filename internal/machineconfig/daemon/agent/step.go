@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/transaction"
 )
 
-// step observes, decides, reports and acts, once. An error of a step is kept as its failure, and it is tried again later.
+// step observes, decides, reports and acts, once. An error of a step is kept as its failure, and it
+// is tried again later.
 func (a *Agent) step(ctx context.Context) (lifecycle.Verdict, error) {
 	w, err := a.observe(ctx)
 	if err != nil {
@@ -44,8 +45,9 @@ func (a *Agent) step(ctx context.Context) (lifecycle.Verdict, error) {
 	return v, nil
 }
 
-// report reports whether the Node has a report now. What is applied does not depend on it: the next step reports again. A decision
-// without the Node is not reported, also when it was read meanwhile: it would remove the request for a drain that the Node has.
+// report reports whether the Node has a report now. What is applied does not depend on it: the next
+// step reports again. A decision without the Node is not reported, also when it was read meanwhile:
+// it would remove the request for a drain that the Node has.
 func (a *Agent) report(ctx context.Context, r lifecycle.Report) bool {
 	if !a.isKnown {
 		return true // when the Node was read the next step follows
@@ -57,7 +59,8 @@ func (a *Agent) report(ctx context.Context, r lifecycle.Report) bool {
 	return err == nil
 }
 
-// succeeded forgets the failure of a step when it succeeds. The end of a transaction, and another target, are the success of all.
+// succeeded forgets the failure of a step when it succeeds. The end of a transaction, and another
+// target, are the success of all.
 func (a *Agent) succeeded(step lifecycle.Do) {
 	if step == a.failedStep || step == lifecycle.Finish {
 		a.failed, a.failures = "", 0
@@ -189,7 +192,8 @@ func (a *Agent) fetch(ctx context.Context) error {
 	return nil
 }
 
-// apply applies the target. It is planned again: the machine may have changed while its Node was drained.
+// apply applies the target. It is planned again: the machine may have changed while its Node was
+// drained.
 func (a *Agent) apply() error {
 	before := a.target
 	p, err := a.plan(before.config)

@@ -31,8 +31,9 @@ type Config struct {
 	ignition types.Config
 }
 
-// Parse reads a RenderedMachineConfig, a MachineConfig or an Ignition config, as JSON or YAML. A field of an object that this version
-// does not know is an error: it may be one that has to be applied.
+// Parse reads a RenderedMachineConfig, a MachineConfig or an Ignition config, as JSON or YAML. A
+// field of an object that this version does not know is an error: it may be one that has to be
+// applied.
 func Parse(content []byte) (Config, error) {
 	if len(content) > MaxConfig {
 		return Config{}, fmt.Errorf("configuration: expected at most %d bytes, got %d", MaxConfig, len(content))
@@ -150,7 +151,8 @@ func typeOnly(err error) error {
 	return errors.New("it has a field that this version of the daemon does not know, or a value of another type")
 }
 
-// kindOf returns the type in the parser's description of a value, which may be followed by the value.
+// kindOf returns the type in the parser's description of a value, which may be followed by the
+// value.
 func kindOf(value string) string {
 	for _, kind := range []string{"number", "string", "bool", "array", "object"} {
 		if len(value) >= len(kind) && value[:len(kind)] == kind {

@@ -26,7 +26,8 @@ func isInline(r types.Resource) bool {
 	return r.Source == nil || len(*r.Source) >= len(dataScheme) && strings.EqualFold((*r.Source)[:len(dataScheme)], dataScheme)
 }
 
-// Content returns the content of an inline resource, uncompressed and compared with its hash. Errors name what is wrong, and never quote content.
+// Content returns the content of an inline resource, uncompressed and compared with its hash.
+// Errors name what is wrong, and never quote content.
 func Content(r types.Resource) ([]byte, error) {
 	if r.Source == nil {
 		return nil, errors.New("expected a source; use data:, for an empty file")

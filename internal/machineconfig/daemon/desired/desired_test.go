@@ -308,7 +308,8 @@ func TestParseUsersAndGroups(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is accepted has a tree whose states can be recorded, and no path of a unit or of keys leaves its folder.
+// FuzzParse: what is accepted has a tree whose states can be recorded, and no path of a unit or of
+// keys leaves its folder.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"ignition": {"version": "3.5.0"}, "systemd": {"units": [{"name": "a.service", "enabled": true, "mask": false, "contents": "[Install]\nWantedBy=x.target\n"}]}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,x"}}]}, "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["k"]}]}}`))
 	f.Add([]byte("metadata: {name: a}\nspec: {fips: true, actions: [{path: /x, action: None}]}\n"))

@@ -23,11 +23,13 @@ type User struct {
 
 // Machine is what a tree depends on apart from its configuration.
 type Machine struct {
-	// UID and GID are those of the daemon. Unless UID is 0 it can give files to itself only: it then stands for root.
+	// UID and GID are those of the daemon. Unless UID is 0 it can give files to itself only: it then
+	// stands for root.
 	UID, GID int
 	Users    map[string]User
 	Groups   map[string]int
-	// Units are the texts of unit files that are not part of the configuration, and Places their paths, by name.
+	// Units are the texts of unit files that are not part of the configuration, and Places their
+	// paths, by name.
 	Units, Places map[string]string
 	// Links are the links below UnitFolder: their targets, by path.
 	Links map[string]string
@@ -128,7 +130,8 @@ func (b *builder) gidOf(name string) (int, bool) {
 	return gid, ok
 }
 
-// owner returns the ID of a user or a group, which is root's where none is named. own is that of the daemon.
+// owner returns the ID of a user or a group, which is root's where none is named. own is that of
+// the daemon.
 func (b *builder) owner(field string, id *int, name *string, of func(string) (int, bool), own int) (int, bool) {
 	owner := 0
 	switch {

@@ -23,12 +23,14 @@ func VendorFolders() []string {
 	return []string{"/usr/local/lib/systemd/system", "/usr/lib/systemd/system"}
 }
 
-// installs maps the settings of an [Install] section to the suffix of the folder that their links are in.
+// installs maps the settings of an [Install] section to the suffix of the folder that their links
+// are in.
 func installs() map[string]string {
 	return map[string]string{"WantedBy": ".wants", "RequiredBy": ".requires", "UpheldBy": ".upholds"}
 }
 
-// UnitsOfMachine returns the names of the units whose text is needed and that the configuration does not contain, sorted.
+// UnitsOfMachine returns the names of the units whose text is needed and that the configuration
+// does not contain, sorted.
 func (c *Config) UnitsOfMachine() (names []string) {
 	for _, u := range c.ignition.Systemd.Units {
 		if u.Enabled != nil && !hasText(u.Contents) && plan.IsUnitName(u.Name) {
@@ -41,7 +43,8 @@ func (c *Config) UnitsOfMachine() (names []string) {
 
 func hasText(contents *string) bool { return contents != nil && *contents != "" }
 
-// templateOf returns the name of the template of an instance, foo@.service of foo@bar.service, and other names unchanged.
+// templateOf returns the name of the template of an instance, foo@.service of foo@bar.service, and
+// other names unchanged.
 func templateOf(name string) string {
 	prefix, rest, isInstance := strings.Cut(name, "@")
 	if !isInstance {
@@ -100,8 +103,8 @@ func (b *builder) unitFile(field, name string) plan.Entry {
 	return plan.Entry{Field: field, Unit: name, Want: plan.State{Mode: unitMode, UID: b.machine.UID, GID: b.machine.GID}}
 }
 
-// enable adds the links of an enabled unit, or the absence of all of them. As with systemctl, a unit without an [Install] section
-// has none.
+// enable adds the links of an enabled unit, or the absence of all of them. As with systemctl, a
+// unit without an [Install] section has none.
 func (b *builder) enable(field, name string, enabled bool) {
 	links := map[string]bool{}
 	text, place := b.textOf(name)
@@ -137,8 +140,8 @@ func (b *builder) enable(field, name string, enabled bool) {
 	}
 }
 
-// textOf returns the text and the path of a unit file: that of the configuration or else of the machine; of an instance, that of its
-// template. The path is "" where there is none.
+// textOf returns the text and the path of a unit file: that of the configuration or else of the
+// machine; of an instance, that of its template. The path is "" where there is none.
 func (b *builder) textOf(name string) (text, place string) {
 	for _, candidate := range []string{name, templateOf(name)} {
 		if u, ok := b.units[candidate]; ok && hasText(u.Contents) {

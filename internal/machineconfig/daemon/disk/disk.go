@@ -17,8 +17,8 @@ type Info struct {
 // Reader reads. Errors are those of io/fs, such as fs.ErrNotExist.
 type Reader interface {
 	Lstat(name string) (Info, error)
-	// ReadFile returns the content of a regular file of at most limit bytes, and what Lstat returns of this very file: between two calls
-	// another one can be at the path.
+	// ReadFile returns the content of a regular file of at most limit bytes, and what Lstat returns of
+	// this very file: between two calls another one can be at the path.
 	ReadFile(name string, limit int64) ([]byte, Info, error)
 	Readlink(name string) (string, error)
 	// ReadDir returns the names in a folder, sorted.
@@ -30,8 +30,8 @@ type Changer interface {
 	// Create creates a file with mode 0600 where nothing is.
 	Create(name string) (File, error)
 	Symlink(target, name string) error
-	// Mkdir creates a folder with mode 0700, and opens it, to set mode and owner of what was created: between two calls another folder can be
-	// at the path.
+	// Mkdir creates a folder with mode 0700, and opens it, to set mode and owner of what was created:
+	// between two calls another folder can be at the path.
 	Mkdir(name string) (File, error)
 	// Rename renames within a folder, and replaces what has the new name.
 	Rename(from, to string) error

@@ -82,7 +82,8 @@ func enter(folder *os.Root, name, full string) (*os.Root, error) {
 	return below, nil
 }
 
-// sameEntry returns an error if what was opened is not what the folder has at that name, which means that a link was followed.
+// sameEntry returns an error if what was opened is not what the folder has at that name, which
+// means that a link was followed.
 func sameEntry(folder *os.Root, name, full string, opened fs.FileInfo) error {
 	entry, err := folder.Lstat(name)
 	if err != nil {
@@ -231,9 +232,10 @@ func (r *Root) Mkdir(name string) (created File, err error) {
 	return created, err
 }
 
-// openCreated opens a folder that was created a moment ago. The owner of the folder above can have exchanged it since, and no system call creates
-// and opens a folder. So it has to be as it was created: of this process, with the mode of a new one, and empty. A folder that is another
-// one and all of that has nothing that its new owner must not have.
+// openCreated opens a folder that was created a moment ago. The owner of the folder above can have
+// exchanged it since, and no system call creates and opens a folder. So it has to be as it was
+// created: of this process, with the mode of a new one, and empty. A folder that is another one and
+// all of that has nothing that its new owner must not have.
 func openCreated(folder *os.Root, last, name string) (*os.File, error) {
 	file, err := folder.OpenFile(last, os.O_RDONLY|syscall.O_DIRECTORY|unblocked, 0)
 	if err != nil {
@@ -253,8 +255,8 @@ func openCreated(folder *os.Root, last, name string) (*os.File, error) {
 	return file, nil
 }
 
-// isNew reports whether a folder is as one that this process has created. It can have the bit by which new entries get the group of the folder, as
-// the one above.
+// isNew reports whether a folder is as one that this process has created. It can have the bit by
+// which new entries get the group of the folder, as the one above.
 func isNew(file *os.File, info Info) bool {
 	_, err := file.Readdirnames(1)
 	return errors.Is(err, io.EOF) && info.UID == os.Geteuid() && info.Mode&^(createdFolderMode|syscall.S_ISGID) == 0
@@ -293,8 +295,8 @@ func (r *Root) Open(name string) (File, error) {
 	return handle{file}, nil
 }
 
-// Lock waits for nothing: it returns an error if another process has locked that file, and else keeps the lock until this process
-// ends or the file is closed.
+// Lock waits for nothing: it returns an error if another process has locked that file, and else
+// keeps the lock until this process ends or the file is closed.
 func (r *Root) Lock(name string) (io.Closer, error) {
 	file, err := r.open(name)
 	if errors.Is(err, fs.ErrNotExist) {

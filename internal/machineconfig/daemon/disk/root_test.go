@@ -150,7 +150,8 @@ func TestLockIsExclusive(t *testing.T) {
 	_ = again.Close()
 }
 
-// TestModelIsLikeTheOperatingSystem: the disk of the crash tests has the results of the real one, as long as its power does not fail.
+// TestModelIsLikeTheOperatingSystem: the disk of the crash tests has the results of the real one,
+// as long as its power does not fail.
 func TestModelIsLikeTheOperatingSystem(t *testing.T) {
 	names := []string{"/a", "/b", "/d", "/d/a", "/d/b", "/d/e", "/d/e/a"}
 	worlds.Check(t, 1, func(rt *rapid.T) {

@@ -34,7 +34,8 @@ type Failure struct {
 	// Attempts is how often it was applied.
 	Attempts int    `json:"attempts"`
 	Reason   string `json:"reason"`
-	// BootID is that of the boot in which it was undone, if a reboot is needed until it is not in use any more; else empty.
+	// BootID is that of the boot in which it was undone, if a reboot is needed until it is not in use
+	// any more; else empty.
 	BootID string `json:"bootID,omitempty"`
 }
 
@@ -78,7 +79,8 @@ func After(m Manifest, j *Journal) Next {
 	return Continue
 }
 
-// TemporaryName returns the path under which a step's new content is written, in the folder of its path.
+// TemporaryName returns the path under which a step's new content is written, in the folder of its
+// path.
 func (j Journal) TemporaryName(step int) string {
 	return path.Join(path.Dir(j.Steps[step].Path), fmt.Sprintf(".mcd-%s-%d", j.ID, step))
 }

@@ -16,13 +16,15 @@ const (
 	maxReason = 2000
 	// maxAttempts is how often a configuration is applied that does not work.
 	maxAttempts = 2
-	// drainWithin is after how long a drain that is not answered is reported as a failure; it is requested further.
+	// drainWithin is after how long a drain that is not answered is reported as a failure; it is
+	// requested further.
 	drainWithin = time.Hour
 	// rebootWithin is after how long a reboot that has not happened is requested again.
 	rebootWithin = 10 * time.Minute
 	// healthInterval is how often the health of the machine is looked at after a reboot.
 	healthInterval = 2 * time.Second
-	// maxRepairs is how often differing files are repaired within repairWindow. After that another program is assumed to write them.
+	// maxRepairs is how often differing files are repaired within repairWindow. After that another
+	// program is assumed to write them.
 	maxRepairs   = 3
 	repairWindow = time.Hour
 )
@@ -53,7 +55,8 @@ const (
 type Open struct {
 	// From and Config are the names of the configurations before and after it.
 	From, Config string
-	// NeedsReboot reports whether it needs a reboot, and IsBooted whether the machine has booted since.
+	// NeedsReboot reports whether it needs a reboot, and IsBooted whether the machine has booted
+	// since.
 	NeedsReboot, IsBooted bool
 	// IsActedOn reports whether hooks and commands, all but the reboot, were run by this process.
 	IsActedOn bool
@@ -97,15 +100,18 @@ type World struct {
 	Unhealthy string
 	// HealthWithin is how long that may last.
 	HealthWithin time.Duration
-	// Retry is when a failed step may be tried again, and Failed why it has failed; empty when none has.
+	// Retry is when a failed step may be tried again, and Failed why it has failed; empty when none
+	// has.
 	Retry  time.Time
 	Failed string
 	// RebootSince is when this process has requested a reboot; zero when it has not.
 	RebootSince time.Time
-	// Repairs are the times of repairs, and RepairsDrift reports whether differing files are repaired, and not only reported.
+	// Repairs are the times of repairs, and RepairsDrift reports whether differing files are repaired,
+	// and not only reported.
 	Repairs      []time.Time
 	RepairsDrift bool
-	// DrainsNode reports whether a controller answers requests for drains. Without one a Node is not drained.
+	// DrainsNode reports whether a controller answers requests for drains. Without one a Node is not
+	// drained.
 	DrainsNode bool
 }
 
@@ -181,8 +187,8 @@ func (w World) reboot(report Report) Verdict {
 	return Verdict{Do: Reboot, Report: report}
 }
 
-// settled decides about a machine that has its desired configuration. One without any is done, too: controllers see by that report that
-// a daemon waits for the first.
+// settled decides about a machine that has its desired configuration. One without any is done, too:
+// controllers see by that report that a daemon waits for the first.
 func (w World) settled() Verdict {
 	if len(w.Drift) > 0 {
 		return w.drifted()

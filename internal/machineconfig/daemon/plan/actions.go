@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
-// Policy has the actions for changes: those of a unit or of SSH keys win over those of a path. A change that no rule matches needs a reboot. Of several rules for the same thing all count.
+// Policy has the actions for changes: those of a unit or of SSH keys win over those of a path. A
+// change that no rule matches needs a reboot. Of several rules for the same thing all count.
 type Policy []v1alpha1.ActionRule
 
 // Check returns the first error in a policy.
@@ -51,8 +52,8 @@ func check(r v1alpha1.ActionRule) error {
 	return nil
 }
 
-// IsUnitName reports whether a text is the name of a file in a folder, of the characters of systemd's names, and cannot be taken for an
-// option of a command.
+// IsUnitName reports whether a text is the name of a file in a folder, of the characters of
+// systemd's names, and cannot be taken for an option of a command.
 func IsUnitName(name string) bool {
 	isOther := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`:-_.\@`, r)
@@ -64,7 +65,8 @@ func IsUnitName(name string) bool {
 type Actions struct {
 	// Reboot replaces all others.
 	Reboot bool `json:"reboot,omitempty"`
-	// DaemonReload makes systemd read changed units, before Restart and Reload. Both are sorted, and no unit is in both.
+	// DaemonReload makes systemd read changed units, before Restart and Reload. Both are sorted, and
+	// no unit is in both.
 	DaemonReload bool     `json:"daemonReload,omitempty"`
 	Restart      []string `json:"restart,omitempty"`
 	Reload       []string `json:"reload,omitempty"`
@@ -103,7 +105,8 @@ func (p Policy) Actions(steps []Step, claims []Claim) Actions {
 	return a
 }
 
-// of returns the rules for one change: those of its unit or of SSH keys, or else those of the longest path.
+// of returns the rules for one change: those of its unit or of SSH keys, or else those of the
+// longest path.
 func (p Policy) of(step Step) (matching []v1alpha1.ActionRule) {
 	longest := 0
 	for _, rule := range p {

@@ -94,7 +94,8 @@ func TestUnitNames(t *testing.T) {
 		if got := IsUnitName(name); got != want {
 			t.Errorf("%q is the name of a unit: %t, want %t", name, got, want)
 		}
-		// A name in a MachineConfigPool that is accepted and not understood would keep its Nodes from being updated.
+		// A name in a MachineConfigPool that is accepted and not understood would keep its Nodes from
+		// being updated.
 		for _, field := range []string{"service", "unit"} {
 			if got := patternOf(t, field).MatchString(name); got != want {
 				t.Errorf("the API server accepts %q as %s: %t, want %t", name, field, got, want)

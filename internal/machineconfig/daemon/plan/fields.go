@@ -10,8 +10,9 @@ type Claim struct {
 	New string `json:"new,omitempty"`
 }
 
-// Compare compares the fields of two configs that no transaction can apply, by name, as canonical JSON. A field that differs is
-// claimed if there is a hook for it, and else refused. Both results are sorted by field.
+// Compare compares the fields of two configs that no transaction can apply, by name, as canonical
+// JSON. A field that differs is claimed if there is a hook for it, and else refused. Both results
+// are sorted by field.
 func Compare(old, desired map[string]string, hooks []string) (claims []Claim, refused []Refusal) {
 	names := map[string]bool{}
 	for name := range old {

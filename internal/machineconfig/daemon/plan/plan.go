@@ -13,7 +13,8 @@ import (
 const (
 	// directoryMode is that of created folders whose mode no config requests.
 	directoryMode = 0o755
-	// maxPath and maxName are Linux's limits for a path and for a name in it. A name gets a suffix while it is written.
+	// maxPath and maxName are Linux's limits for a path and for a name in it. A name gets a suffix
+	// while it is written.
 	maxPath, maxName = 4096 - 64, 255
 )
 
@@ -25,7 +26,8 @@ type Entry struct {
 	// Unit and Keys are those of Managed.
 	Unit string
 	Keys bool
-	// KeepsExisting refuses the path if something is there that no config has put there (overwrite: false).
+	// KeepsExisting refuses the path if something is there that no config has put there (overwrite:
+	// false).
 	KeepsExisting bool
 }
 
@@ -33,7 +35,8 @@ type Entry struct {
 type Observed struct {
 	// Paths has the state of all paths of the desired tree and of the record.
 	Paths map[string]State
-	// Folders has what is at each folder above these paths: Absent, Folder, Link or Other. The root is no part of it.
+	// Folders has what is at each folder above these paths: Absent, Folder, Link or Other. The root is
+	// no part of it.
 	Folders map[string]Kind
 }
 
@@ -48,7 +51,8 @@ type World struct {
 	Observed Observed
 	// Reserved are folders that no config may change, among them the daemon's own.
 	Reserved []string
-	// IsProvisioned means that the machine was installed with the configuration: what is as it requests was not there before.
+	// IsProvisioned means that the machine was installed with the configuration: what is as it
+	// requests was not there before.
 	IsProvisioned bool
 }
 

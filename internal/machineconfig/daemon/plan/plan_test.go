@@ -22,7 +22,8 @@ func absent() State { return State{Kind: Absent} }
 
 func entry(s State) Entry { return Entry{Want: s, Field: "the field"} }
 
-// On a machine that was installed with the configuration, only what differs from it was there before.
+// On a machine that was installed with the configuration, only what differs from it was there
+// before.
 func TestMakeProvisioned(t *testing.T) {
 	w := World{
 		Desired:       map[string]Entry{"/same": entry(file("a")), "/other": entry(file("b"))},
@@ -183,8 +184,8 @@ func TestMakeCreatedFoldersHaveOwnerAndMode(t *testing.T) {
 	}
 }
 
-// TestPlansOfGeneratedTrees: a plan makes the tree the desired one, a second plan has nothing to do, and the plan of an empty config
-// makes the tree what it was before all of them.
+// TestPlansOfGeneratedTrees: a plan makes the tree the desired one, a second plan has nothing to
+// do, and the plan of an empty config makes the tree what it was before all of them.
 func TestPlansOfGeneratedTrees(t *testing.T) {
 	paths := []string{"/a", "/b", "/d/a", "/d/e/a"}
 	state := rapid.Custom(func(t *rapid.T) State {

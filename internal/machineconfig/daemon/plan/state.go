@@ -18,11 +18,13 @@ const (
 	Other  Kind = "other"
 )
 
-// State is what is, or should be, at a path. States are equal (==) when nothing that is managed differs.
+// State is what is, or should be, at a path. States are equal (==) when nothing that is managed
+// differs.
 type State struct {
 	Kind Kind `json:"kind"`
-	// Mode, UID, GID, Digest and Size describe a file. Mode has the permission bits, and of what was observed also setuid, setgid
-	// and sticky as chmod counts them. Digest is the content's SHA-256 in hexadecimal digits.
+	// Mode, UID, GID, Digest and Size describe a file. Mode has the permission bits, and of what was
+	// observed also setuid, setgid and sticky as chmod counts them. Digest is the content's SHA-256 in
+	// hexadecimal digits.
 	Mode   uint32 `json:"mode,omitempty"`
 	UID    int    `json:"uid,omitempty"`
 	GID    int    `json:"gid,omitempty"`
@@ -76,7 +78,8 @@ type Directory struct {
 type Managed struct {
 	// State is what the config requests.
 	State State `json:"state"`
-	// Original is what was there before the first config that contained the path; it is restored when none does any more.
+	// Original is what was there before the first config that contained the path; it is restored when
+	// none does any more.
 	Original State `json:"original"`
 	// Unit is the unit that the path belongs to; empty for other files.
 	Unit string `json:"unit,omitempty"`
@@ -84,7 +87,8 @@ type Managed struct {
 	Keys bool `json:"keys,omitempty"`
 }
 
-// Drift returns a message for each managed path whose state is another than recorded, sorted by path.
+// Drift returns a message for each managed path whose state is another than recorded, sorted by
+// path.
 func Drift(managed map[string]Managed, observed map[string]State) (messages []string) {
 	for _, path := range sortedKeys(managed) {
 		found, ok := observed[path]

@@ -59,8 +59,9 @@ func (r *crashRun) report(format string, args ...any) {
 	r.Fatalf(format, args...)
 }
 
-// TestCrash: regardless of which call is the last one of a process, with or without a loss of power, and however often that happens while the
-// next process recovers, the tree is the old one or the new one, and the manifest says which.
+// TestCrash: regardless of which call is the last one of a process, with or without a loss of
+// power, and however often that happens while the next process recovers, the tree is the old one or
+// the new one, and the manifest says which.
 func TestCrash(t *testing.T) {
 	first := *crashSeed
 	if first == 0 {
@@ -75,7 +76,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrashWithoutSynchronizingIsDetected: the disk of these tests loses what is not synchronized, and the checks notice.
+// TestCrashWithoutSynchronizingIsDetected: the disk of these tests loses what is not synchronized,
+// and the checks notice.
 func TestCrashWithoutSynchronizingIsDetected(t *testing.T) {
 	for seed := range uint64(1000) {
 		r := newCrashRun(t, seed)
@@ -141,7 +143,8 @@ func (r *crashRun) run() {
 	}
 }
 
-// attempt applies a config with faults, and recovers with faults and at last without. It reports whether a fault happened.
+// attempt applies a config with faults, and recovers with faults and at last without. It reports
+// whether a fault happened.
 func (r *crashRun) attempt(at func(call int) disktest.Fault, losesPower bool) (reached bool) {
 	before := r.model.Tree(stateDir)
 	from := r.open(r.model).Manifest()
@@ -255,7 +258,8 @@ func (r *crashRun) check(before, after map[string]string, from, now journal.Mani
 		}
 		return
 	}
-	// The new tree: the old one, with the managed paths as in the manifest, and those restored that are not managed any more.
+	// The new tree: the old one, with the managed paths as in the manifest, and those restored that
+	// are not managed any more.
 	for name := range from.Managed {
 		if _, stays := now.Managed[name]; !stays {
 			delete(after, name)

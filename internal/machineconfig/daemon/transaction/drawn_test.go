@@ -9,7 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/plan"
 )
 
-// names are the paths of drawn trees and configs: some share folders, and some folders do not exist before.
+// names are the paths of drawn trees and configs: some share folders, and some folders do not exist
+// before.
 func names() []string {
 	return []string{"/etc/a", "/etc/b", "/etc/new/c", "/etc/new/deeper/d", "/etc/old/e", "/top", "/srv/x/y/z"}
 }

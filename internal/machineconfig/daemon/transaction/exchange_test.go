@@ -11,7 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/plan"
 )
 
-// user is a local user of the machine, whose home is /home/u, sshFolder the folder that the daemon creates there, and ofRoot one that is root's.
+// user is a local user of the machine, whose home is /home/u, sshFolder the folder that the daemon
+// creates there, and ofRoot one that is root's.
 const (
 	user      = 7
 	home      = "/home/u"
@@ -72,7 +73,8 @@ func newIntruder(t *testing.T) *intruder {
 	return i
 }
 
-// applyKeys has the daemon write a file into a folder of the user's, which is created unless it exists.
+// applyKeys has the daemon write a file into a folder of the user's, which is created unless it
+// exists.
 func applyKeys(machine disk.FS) error {
 	store, err := Open(machine, stateDir)
 	if err != nil {
@@ -124,7 +126,8 @@ func intrusions() map[string]func(m *disktest.Model) {
 	}
 }
 
-// Regardless of what a local user does between two calls of the daemon, nothing of root's becomes theirs, and nothing is written there with their name.
+// Regardless of what a local user does between two calls of the daemon, nothing of root's becomes
+// theirs, and nothing is written there with their name.
 func TestUserBetweenTwoCalls(t *testing.T) {
 	for name, intrude := range intrusions() {
 		for _, exists := range []bool{false, true} {
@@ -170,7 +173,8 @@ func TestUserBetweenTwoCalls(t *testing.T) {
 	}
 }
 
-// A local user puts a file that only root can read into the place of one of theirs: restored with their owner and mode it would be theirs.
+// A local user puts a file that only root can read into the place of one of theirs: restored with
+// their owner and mode it would be theirs.
 func TestFileThatIsExchangedIsObservedAsAWhole(t *testing.T) {
 	i, name := newIntruder(t), home+"/file"
 	secret(t, i.Model, name, user)

@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/plan"
 )
 
-// restore makes a path what it was before its step. What is so already is not written again, only synchronized: an earlier attempt may
-// have ended before that.
+// restore makes a path what it was before its step. What is so already is not written again, only
+// synchronized: an earlier attempt may have ended before that.
 func (s *Store) restore(step plan.Step, staged string) error {
 	observed, err := Observe(s.fs, []string{step.Path})
 	if err != nil {
@@ -36,7 +36,8 @@ func (s *Store) restore(step plan.Step, staged string) error {
 	return nil
 }
 
-// rmdir removes a folder that the transaction has created, if it is empty: another program may use it already.
+// rmdir removes a folder that the transaction has created, if it is empty: another program may use
+// it already.
 func (s *Store) rmdir(name string) error {
 	err := s.fs.Remove(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {

@@ -17,13 +17,13 @@ const (
 	temporary = ".new"
 	// maxFile bounds what is read of one file.
 	maxFile = 256 << 20
-	// privateMode and privateFolder are the modes of what is in the daemon's folder: it has secrets. publicFolder is that of folders
-	// above it.
+	// privateMode and privateFolder are the modes of what is in the daemon's folder: it has secrets.
+	// publicFolder is that of folders above it.
 	privateMode, privateFolder, publicFolder = 0o600, 0o700, 0o755
 )
 
-// Store has the records and the objects of the daemon on a machine. Create one with Open. It is not safe for concurrent use, and no
-// two processes may have one of the same machine.
+// Store has the records and the objects of the daemon on a machine. Create one with Open. It is not
+// safe for concurrent use, and no two processes may have one of the same machine.
 type Store struct {
 	fs  disk.FS
 	dir string
@@ -32,7 +32,8 @@ type Store struct {
 	journal  *journal.Journal
 }
 
-// Open reads the records in a folder of the machine, and creates the folder where it does not exist.
+// Open reads the records in a folder of the machine, and creates the folder where it does not
+// exist.
 func Open(machine disk.FS, dir string) (*Store, error) {
 	s := &Store{fs: machine, dir: dir}
 	if err := s.prepare(); err != nil {
@@ -114,7 +115,8 @@ func (s *Store) path(name string) string { return path.Join(s.dir, name) }
 
 func (s *Store) objectPath(digest string) string { return path.Join(s.dir, objectsFolder, digest) }
 
-// put stores contents that are not stored yet, durably, and returns an error if one does not have its digest.
+// put stores contents that are not stored yet, durably, and returns an error if one does not have
+// its digest.
 func (s *Store) put(contents map[string][]byte) error {
 	for digest, content := range contents {
 		if plan.Digest(content) != digest {

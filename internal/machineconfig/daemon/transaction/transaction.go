@@ -26,8 +26,9 @@ type Change struct {
 	Contents map[string][]byte
 }
 
-// Apply turns the tree and the manifest into those of a change. On an error both are as before, unless Undo has failed as well; then
-// Recover has to be called. The transaction stays open until Finish or Undo.
+// Apply turns the tree and the manifest into those of a change. On an error both are as before,
+// unless Undo has failed as well; then Recover has to be called. The transaction stays open until
+// Finish or Undo.
 func (s *Store) Apply(c Change) error {
 	if s.journal != nil {
 		return errors.New("a transaction is open; expected Recover to be called first")
@@ -66,8 +67,8 @@ func (s *Store) undone(err error) error {
 	return err
 }
 
-// stage stores the contents that the steps place and those that they replace. A file that has changed since it was observed is an
-// error: the plan does not fit any more.
+// stage stores the contents that the steps place and those that they replace. A file that has
+// changed since it was observed is an error: the plan does not fit any more.
 func (s *Store) stage(j journal.Journal, c Change) error {
 	contents := map[string][]byte{j.To.ConfigDigest: c.Content}
 	for _, step := range j.Steps {
@@ -162,7 +163,8 @@ func (s *Store) drift(managed map[string]plan.Managed) ([]string, error) {
 	return plan.Drift(managed, observed.Paths), nil
 }
 
-// Recover undoes a transaction that was interrupted before its commit, and returns what has to be done now: Rest or Continue.
+// Recover undoes a transaction that was interrupted before its commit, and returns what has to be
+// done now: Rest or Continue.
 func (s *Store) Recover() (journal.Next, error) {
 	if err := s.read(); err != nil {
 		return "", err
@@ -183,8 +185,9 @@ func (s *Store) Finish() error {
 	return s.close()
 }
 
-// Undo ends the open transaction by restoring what was there before. The reason is recorded, so that the same config is not
-// tried without end. bootID is that of now: if the machine has booted into the change, it has to boot again.
+// Undo ends the open transaction by restoring what was there before. The reason is recorded, so
+// that the same config is not tried without end. bootID is that of now: if the machine has booted
+// into the change, it has to boot again.
 func (s *Store) Undo(reason, bootID string) error {
 	if s.journal == nil {
 		return errors.New("no transaction is open")
@@ -199,7 +202,8 @@ func (s *Store) Undo(reason, bootID string) error {
 	return s.undo(failure)
 }
 
-// undo restores what was there before the open transaction. The manifest is first, so that a crash in the middle is undone further.
+// undo restores what was there before the open transaction. The manifest is first, so that a crash
+// in the middle is undone further.
 func (s *Store) undo(failure *journal.Failure) error {
 	if s.journal == nil {
 		return nil // its journal was not written, and nothing was changed

@@ -39,7 +39,8 @@ func openRoot(t *testing.T) (dir string, machine *disk.Root) {
 	return dir, machine
 }
 
-// unsynced is the machine for tests in which the power does not fail, which are a hundred times quicker.
+// unsynced is the machine for tests in which the power does not fail, which are a hundred times
+// quicker.
 func unsynced(machine disk.FS) disk.FS { return disktest.Unsynced{FS: machine} }
 
 func put(t *testing.T, dir, name, content string) {
@@ -92,7 +93,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestProcessIsKilledOnRealDisk kills the process at each call on a file system of the operating system.
+// TestProcessIsKilledOnRealDisk kills the process at each call on a file system of the operating
+// system.
 func TestProcessIsKilledOnRealDisk(t *testing.T) {
 	before := map[string]string{"/etc/a": "old a", "/etc/c": "c"}
 	after := map[string]string{"/etc/a": "new a", "/etc/new/b": "new b", "/etc/c": "c"}

@@ -12,8 +12,8 @@ import (
 // keepOwner leaves the owner of a file to the operating system: the daemon itself.
 const keepOwner = -1
 
-// write creates a file with its content, owner and mode, in the place of an unfinished one, and synchronizes it. Owner and mode are
-// set before there is content that others may not read.
+// write creates a file with its content, owner and mode, in the place of an unfinished one, and
+// synchronizes it. Owner and mode are set before there is content that others may not read.
 func (s *Store) write(name string, content []byte, as plan.State) error {
 	if err := s.remove(name); err != nil {
 		return err
@@ -53,8 +53,9 @@ func (s *Store) remove(name string) error {
 	return nil
 }
 
-// mkdir creates a folder, and synchronizes it and the one above it. Owner and mode are set on what was created. One that exists is not
-// changed: another client has made it since the machine was observed.
+// mkdir creates a folder, and synchronizes it and the one above it. Owner and mode are set on what
+// was created. One that exists is not changed: another client has made it since the machine was
+// observed.
 func (s *Store) mkdir(d plan.Directory) error {
 	folder, err := s.fs.Mkdir(d.Path)
 	if errors.Is(err, fs.ErrExist) {

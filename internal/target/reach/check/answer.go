@@ -7,8 +7,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// IsAnswer reports whether the result of a read proves that the server and its storage answer. NotFound does, and so does Forbidden:
-// a missing right is no outage. 401, 429 and 5xx do not: then nothing can be read from the server, regardless of the cause.
+// IsAnswer reports whether the result of a read proves that the server and its storage answer.
+// NotFound does, and so does Forbidden: a missing right is no outage. 401, 429 and 5xx do not: then
+// nothing can be read from the server, regardless of the cause.
 func IsAnswer(err error) bool {
 	if err == nil {
 		return true

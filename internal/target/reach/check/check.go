@@ -26,7 +26,8 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error { return required.Fields(c, "Settings") }
 
-// Server is one API server. Create it with New; it is safe for concurrent use. A nil Server always answers.
+// Server is one API server. Create it with New; it is safe for concurrent use. A nil Server always
+// answers.
 type Server struct {
 	cfg     Config
 	suspect chan struct{}
@@ -45,8 +46,8 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, suspect: make(chan struct{}, 1)}, nil
 }
 
-// Fact returns what decisions need to know of the server. One that was not reached yet is reached at this moment at the earliest, so that it
-// never settles until then.
+// Fact returns what decisions need to know of the server. One that was not reached yet is reached
+// at this moment at the earliest, so that it never settles until then.
 func (s *Server) Fact() reach.Fact {
 	if s == nil {
 		return reach.Fact{}
@@ -60,7 +61,8 @@ func (s *Server) Fact() reach.Fact {
 	return fact
 }
 
-// OnChange calls f each time that the server is away or is back. Call it before Run; f must return soon.
+// OnChange calls f each time that the server is away or is back. Call it before Run; f must return
+// soon.
 func (s *Server) OnChange(f func()) { s.changed = append(s.changed, f) }
 
 // Run checks the server until ctx ends.
@@ -73,7 +75,8 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// spacing is the minimum time between two checks of a server that answers: many requests may fail at once.
+// spacing is the minimum time between two checks of a server that answers: many requests may fail
+// at once.
 const spacing = time.Second
 
 // wait waits until the next check is due, or a request has failed; false means that ctx has ended.
@@ -93,7 +96,8 @@ func (s *Server) wait(ctx context.Context, begun time.Time, again time.Duration)
 	}
 }
 
-// suspicion returns what reports failed requests; nil while the last check was not answered: the next one is due soon.
+// suspicion returns what reports failed requests; nil while the last check was not answered: the
+// next one is due soon.
 func (s *Server) suspicion() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +174,8 @@ type transport struct {
 	next   http.RoundTripper
 }
 
-// WrappedRoundTripper returns the transport below, through which client-go finds the connections to close.
+// WrappedRoundTripper returns the transport below, through which client-go finds the connections to
+// close.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip sends a request. Errors: those of the transport below.

@@ -243,7 +243,8 @@ mcm_machine_controller_frozen 1
 	})
 }
 
-// What a server shows that was not reached yet is not acted on, however long ago the process has started.
+// What a server shows that was not reached yet is not acted on, however long ago the process has
+// started.
 func TestServerThatWasNotReachedYetIsNotSettled(t *testing.T) {
 	onServer(t, func(f *fakeServer) {
 		other := newServer(t, "other", f.read)

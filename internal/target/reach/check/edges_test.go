@@ -67,7 +67,8 @@ func TestRequestThatIsCanceledStartsNoCheck(t *testing.T) {
 	})
 }
 
-// An answer that comes after the time for it is none, and neither is one that comes only because the time has passed.
+// An answer that comes after the time for it is none, and neither is one that comes only because
+// the time has passed.
 func TestAnswerThatComesTooLateIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, "target", func(ctx context.Context) error {

@@ -11,7 +11,8 @@ import (
 // Servers are those that a process checks.
 type Servers []*Server
 
-// Register registers the metrics. mcm_machine_controller_frozen has the name and meaning of Machine Controller Manager's.
+// Register registers the metrics. mcm_machine_controller_frozen has the name and meaning of Machine
+// Controller Manager's.
 func (all Servers) Register(registerer prometheus.Registerer) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mcm_machine_controller_frozen",

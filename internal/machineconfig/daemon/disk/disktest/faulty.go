@@ -28,7 +28,8 @@ const (
 	FailAfter
 )
 
-// Faulty is an FS whose calls fail. Those that change something, which includes synchronizing, are counted from 0.
+// Faulty is an FS whose calls fail. Those that change something, which includes synchronizing, are
+// counted from 0.
 type Faulty struct {
 	disk.FS
 	// At decides what happens at a call; nil is nothing.

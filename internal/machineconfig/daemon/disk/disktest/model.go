@@ -20,7 +20,8 @@ type inode struct {
 
 	durable *image // nil until it was synchronized
 	entries map[string]*inode
-	// kept are the entries that are durable, and changed the later ones of each name in their order; nil is no entry.
+	// kept are the entries that are durable, and changed the later ones of each name in their order;
+	// nil is no entry.
 	kept    map[string]*inode
 	changed map[string][]*inode
 }
@@ -139,8 +140,8 @@ func (n *inode) set(name string, entry *inode) {
 	n.entries[name] = entry
 }
 
-// Tree returns what is on the disk, by path: states of files and links, and modes and owners of folders. Paths below the excluded
-// folder are left out.
+// Tree returns what is on the disk, by path: states of files and links, and modes and owners of
+// folders. Paths below the excluded folder are left out.
 func (m *Model) Tree(excluded string) map[string]string {
 	tree := map[string]string{}
 	m.root.list("", excluded, tree)
