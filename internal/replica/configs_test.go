@@ -42,7 +42,7 @@ func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 		err  error
 		want string
 	}{
-		"join.SourceConfig":          {second(join.NewSource(join.SourceConfig{})), "Fleet, Pools, View"},
+		"join.SourceConfig":         {second(join.NewSource(join.SourceConfig{})), "Fleet, Pools, View"},
 		"check.Config":              {second(check.New(check.Config{})), "Name, Clock, Read"},
 		"configcache.Config":        {second(configcache.New(configcache.Config{})), "Client, Metadata, OwnsPool, Owns"},
 		"credentials.SecretsConfig": {second(credentials.NewSecrets(credentials.SecretsConfig{})), "Client, Metadata, Clock"},
