@@ -161,7 +161,7 @@ func (c *Cloud) Leftovers() []Resource {
 // All returns all resources.
 func (c *Cloud) All() []Resource { return slices.Concat(c.of(kindVM), c.of(kindNIC), c.of(kindDisk)) }
 
-// Made returns IDs and tags of the VMs that were ever created, at most 100,000.
+// Created returns IDs and tags of the VMs that were ever created, at most 100,000.
 func (c *Cloud) Created() []Resource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
