@@ -35,7 +35,7 @@ func TestClassProblem(t *testing.T) {
 		b.patchClass(`{"provider":"` + testProvider + `","nodeTemplate":{"capacity":{"cpu":"1","gpu":"0","memory":"1Gi"}}}`)
 		expect("an invalid class", "c", `MachineClass "c" is invalid: [nodeTemplate.instanceType`)
 		b.patchClass(`{"nodeTemplate":null,"providerSpec":{"encryptionAtHost":true}}`)
-		expect("a field that concerns security", "c", `no VM is created of MachineClass "c", because its driver would ignore fields`)
+		expect("a field that concerns security", "c", `no VM is created from MachineClass "c", because its driver would ignore fields`)
 		if note, _ := b.unknownFields(); note != "encryptionAtHost" {
 			b.Errorf("the class records the unknown fields %q", note)
 		}

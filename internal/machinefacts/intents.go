@@ -46,7 +46,7 @@ type Intents struct {
 type Deletion struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Failed reports whether it is deleted because it has failed, or could not be created of an
+	// Failed reports whether it is deleted because it has failed, or could not be created from an
 	// earlier MachineClass. If it recovers before, it is not deleted: then it has no disruption any
 	// more, and another machine may have one.
 	Failed bool `json:"failed,omitempty"`

@@ -1,7 +1,7 @@
 package v1alpha1
 
 // AnnotationUnknownFields lists the fields of the provider spec that the driver ignores, or is
-// UnknownFieldsUnreported. It is written before the first VM is created of the class as it is. A
+// UnknownFieldsUnreported. It is written before the first VM is created from the class as it is. A
 // MachineClass has no status.
 //
 // On: MachineClasses. By: fleet. Value: names, separated by commas. See:

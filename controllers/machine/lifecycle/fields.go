@@ -75,10 +75,10 @@ func checkFields(w World) (Verdict, bool) {
 // refusal returns why no VM is created from a class, and what to do about it.
 func refusal(class *v1alpha1.MachineClass, fact FieldsFact, refused []string) string {
 	if fact.Refused {
-		return fmt.Sprintf("no VM is created of MachineClass %q, because its driver refuses fields of providerSpec that it does not know: %s; correct or remove them",
+		return fmt.Sprintf("no VM is created from MachineClass %q, because its driver refuses fields of providerSpec that it does not know: %s; correct or remove them",
 			class.Name, listed(refused))
 	}
-	return fmt.Sprintf("no VM is created of MachineClass %q, because its driver would ignore fields of providerSpec that can concern security or price: %s; "+
+	return fmt.Sprintf("no VM is created from MachineClass %q, because its driver would ignore fields of providerSpec that can concern security or price: %s; "+
 		"correct or remove them, or allow VMs without them by the annotation %s=%s of the MachineClass",
 		class.Name, listed(refused), v1alpha1.AnnotationAllowUnknownFields, strings.Join(refused, ","))
 }

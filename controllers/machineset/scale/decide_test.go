@@ -36,7 +36,7 @@ func TestMachinesOfASetThatIsDeletedWithOrphansStay(t *testing.T) {
 	}
 }
 
-// The class is checked before a machine is created of it, unless the check may hang.
+// The class is checked before a machine is created from it, unless the check may hang.
 func TestCheckOfTheClassThatMayHangComesLast(t *testing.T) {
 	set := labeledSet()
 	set.Labels, set.Finalizers = map[string]string{v1alpha1.LabelSlot: "7"}, []string{v1alpha1.FinalizerName}

@@ -22,7 +22,7 @@ func whyNamed(w World, m *v1alpha1.Machine) receipt.Reason {
 // whyFailed returns the reason for a machine that has failed, or is outdated, and is replaced.
 func whyFailed(w World, m *v1alpha1.Machine) receipt.Reason {
 	if isOutdated(w, m) {
-		return receipt.Because(receipt.CreationFailed, fmt.Sprintf("could not be created of MachineClass %s, the template names MachineClass %s",
+		return receipt.Because(receipt.CreationFailed, fmt.Sprintf("could not be created from MachineClass %s, the template names MachineClass %s",
 			m.Spec.Class.Name, w.Set.Spec.Template.Spec.Class.Name))
 	}
 	since := m.Status.CurrentStatus.LastUpdateTime

@@ -69,7 +69,7 @@ var wrongHere = []manifest{
 var otherwise = []struct{ kind, part, by, message string }{
 	{"", "rollbackTo", "Event", "RollbackRevisionNotFound of the MachineDeployment"},
 	{"", "emplate: {metadata", "not at all", "unknown fields of metadata are kept, because objects of Machine Controller Manager have some"},
-	{"Machine", "taints", "Event", "NodeRefused of the Machine, when its VM has joined: Machines are created of stored templates, too"},
+	{"Machine", "taints", "Event", "NodeRefused of the Machine, when its VM has joined: Machines are created from stored templates, too"},
 	{"Machine", "nodeConditions", "not at all", "a Machine has no condition for it; it has no effect on a Node without the condition"},
 	{"Machine", "kind", "not at all", "a Machine has no condition for it; it is read as MachineClass"},
 	{"Machine", "-", "not at all", "a Machine has no condition for it; it counts as 0"},
