@@ -101,6 +101,35 @@ func TestFirstPagesAreShort(t *testing.T) {
 	}
 }
 
+// layoutEntry matches a line of the layout: two spaces for each level, folders, and what is there.
+var layoutEntry = regexp.MustCompile(`^((?:  ){0,2})([a-z][\w-]*(?:/[\w-]+)*/(?:, [\w/-]+/)*)(?: |$)`)
+
+// TestLayoutNamesWhatExists: a folder that the layout of the architecture names is there.
+func TestLayoutNamesWhatExists(t *testing.T) {
+	_, layout, _ := strings.Cut(string(read(t, "docs/architecture.md")), "## The layout")
+	var above [3]string // the folders of each level
+	found := 0
+	for line := range strings.SplitSeq(layout, "\n") {
+		entry := layoutEntry.FindStringSubmatch(line)
+		if entry == nil {
+			continue
+		}
+		level := len(entry[1]) / len("  ")
+		for folder := range strings.SplitSeq(entry[2], ", ") {
+			above[level] = folder
+			if level > 0 {
+				above[level] = path.Join(above[level-1], folder)
+			}
+			if found++; !exists(above[level]) {
+				t.Errorf("docs/architecture.md: the layout names %s, which does not exist", above[level])
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("docs/architecture.md: expected a layout of at least 40 folders, found %d", found)
+	}
+}
+
 // TestBenchmarksAreExplained: names of rows are an interface.
 func TestBenchmarksAreExplained(t *testing.T) {
 	var bars map[string]float64
