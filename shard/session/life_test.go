@@ -90,7 +90,7 @@ func (l *life) end(err error) {
 	close(l.gone)
 }
 
-// couldNotStop says that work was in flight that does not end when it is cancelled: when Run
+// couldNotStop reports whether work was in flight that does not end when it is cancelled: when Run
 // returned, or when it began to, since it waits for what it has sent.
 func (l *life) couldNotStop() bool {
 	l.mu.Lock()
