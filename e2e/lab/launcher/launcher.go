@@ -196,6 +196,9 @@ func (l *Launcher) shutdown(ctx context.Context) {
 	if _, err := supervise.End(ctx, l.clock, vmPatience, find); err != nil {
 		l.log.Error("Failed to end all processes", "err", err)
 	}
+	if err := os.RemoveAll(l.options.sockets()); err != nil { // it may be outside of the lab's folder
+		l.log.Error("Failed to remove the sockets", "err", err)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Processes, l.state.Ready = nil, false
