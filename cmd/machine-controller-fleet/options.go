@@ -23,6 +23,9 @@ import (
 // the flag; where the default is another one, the usage states it.
 type options struct {
 	kubeconfigs replica.Kubeconfigs
+	// target is the value of --target; refusedNetworks are networks as texts.
+	target          string
+	refusedNetworks []string
 
 	driverSockets []string
 
@@ -61,6 +64,11 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.kubeconfigs.Control, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
 	g.String(&o.kubeconfigs.Target, "target-kubeconfig", "", "kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster")
+	g.String(&o.target, "target", targetKubeconfig, "which cluster the VMs join: kubeconfig (that of --target-kubeconfig, for all namespaces), control (the one with the Machine objects), none, or namespace (the one that Secrets of each namespace name)")
+	g.String(&o.Targets.Select.Secret, "target-secret", replica.DefaultOptions().Targets.Select.Secret, "with --target=namespace, name of the Secret in each namespace that has the key kubeconfig, or the keys server, ca.crt and token or tls.crt and tls.key")
+	g.String(&o.Targets.Select.Labels, "target-secret-selector", "", "with --target=namespace, label selector of that Secret, of which the newest counts; then --target-secret has no effect")
+	g.String(&o.Targets.Select.Token, "target-token-secret", "", "with --target=namespace, name of the Secret in each namespace whose key token is used in the place of a kubeconfig's token file, such as shoot-access-machine-controller-manager")
+	g.List(&o.refusedNetworks, "target-refused-networks", texts(replica.DefaultOptions().Targets.Refused), "with --target=namespace, networks in CIDR notation, separated by commas, in which no API server of a target cluster and no proxy may be")
 	g.String(&o.Namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.Float(&o.kubeconfigs.QPS, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.kubeconfigs.Burst, "kube-api-burst", 30, "requests that may be sent at once beyond --kube-api-qps", flags.OrZero)
@@ -123,6 +131,7 @@ func (o *options) validate() error {
 		check(slices.Contains(telemetry.SeriesByMachine(), name), "--metrics-by-machine: expected %s or names of metrics, which are %s, got %q; correct or remove it",
 			allMetrics, strings.Join(telemetry.SeriesByMachine(), ", "), name)
 	}
+	check(o.resolveTarget(check), "--target: expected kubeconfig, control, none or namespace, got %q; correct it", o.target)
 	_, err := o.sockets()
 	check(err == nil, "--driver-socket: %w", err)
 	check(o.server.Profiling || !o.server.ContentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")

@@ -315,7 +315,9 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 // forget drops all that this process remembers of a machine that is gone. No other function does.
 func (c *Controller) forget(m *v1alpha1.Machine) {
 	c.memory.forget(m.UID)
-	c.nodes.claims.forget(lifecycle.NodeName(m))
+	if cluster, err := c.cfg.Targets.For(m.Namespace); err == nil && cluster != nil {
+		c.nodes.claims.forget(cluster.Key(lifecycle.NodeName(m)))
+	}
 	c.machines.latest.Forget(m.UID)
 	c.drains.Forget(m.UID)
 	c.classes.secrets.StopAwaiting(m.UID)

@@ -35,7 +35,7 @@ func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Contr
 	if err := c.addNodes(wall, func(types.NamespacedName) {}); err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{cluster: &target.Cluster{Client: cluster.Core()}}
+	p := &pass{cluster: target.New(cluster.Core())}
 	p.world.Now = now
 	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
 	return c, p

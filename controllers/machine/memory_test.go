@@ -56,7 +56,7 @@ func TestMemoryAfterAMachineIsGoneIsEmpty(t *testing.T) {
 		b.process.memory.change(uid, func(is *remembered) { // each field that its life has not left already
 			is.lastingError.since, is.refused.why, is.claims.node, is.ending.since = time.Now(), "why", "node", time.Now()
 		})
-		b.process.nodes.claims.change("m", func(is *claim) { is.at = time.Now() })
+		b.process.nodes.claims.change(types.NamespacedName{Name: "m"}, func(is *claim) { is.at = time.Now() })
 		b.delete()
 		b.pass(time.Hour)
 		if b.get() != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 )
 
 // nodes read and write the Nodes of machines.
@@ -29,9 +28,8 @@ type nodes struct {
 	clock  clock.PassiveClock
 	own    clock.PassiveClock // of the process
 	memory *machineMemory
-	latest *patch.Latest[*corev1.Node]
 	writes *nodeWriteLimit
-	claims *memory[string, claim] // that the cache does not show yet, by the name of the Node
+	claims *memory[types.NamespacedName, claim] // that the cache does not show yet, by the keys of Nodes
 	// isUnlabeled is that of Config.
 	isUnlabeled func(name string) bool
 	unbound     unbound // Nodes that are bound to no machine
@@ -41,8 +39,8 @@ type nodes struct {
 
 func newNodes(cfg Config, own clock.PassiveClock, remembered *machineMemory) *nodes {
 	return &nodes{
-		clock: cfg.Clock, own: own, memory: remembered, latest: patch.NewLatest[*corev1.Node](), writes: newNodeWriteLimit(),
-		claims: newMemory[string, claim](), isUnlabeled: cfg.IsUnlabeled, events: cfg.Events, deletions: cfg.Deletions,
+		clock: cfg.Clock, own: own, memory: remembered, writes: newNodeWriteLimit(),
+		claims: newMemory[types.NamespacedName, claim](), isUnlabeled: cfg.IsUnlabeled, events: cfg.Events, deletions: cfg.Deletions,
 	}
 }
 
@@ -55,7 +53,7 @@ func (n *nodes) find(ctx context.Context, p *pass) error {
 	node, err := p.cluster.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		n.claims.forget(name)
+		n.claims.forget(p.cluster.Key(name))
 		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 		return n.findElsewhere(ctx, p)
 	case err != nil:
@@ -137,16 +135,16 @@ func (n *nodes) observe(p *pass, name string) {
 		return
 	}
 	if node, known := p.cluster.Nodes.Get(types.NamespacedName{Name: name}); known {
-		n.claims.forget(name)
-		n.note(p, n.latest.Newest(node))
+		n.claims.forget(p.cluster.Key(name))
+		n.note(p, p.cluster.Written.Newest(node))
 		return
 	}
-	if claim := n.claims.of(name); claim.node != nil {
+	if claim := n.claims.of(p.cluster.Key(name)); claim.node != nil {
 		if n.own.Since(claim.at) < machinefacts.LateCache {
-			n.note(p, n.latest.Newest(claim.node))
+			n.note(p, p.cluster.Written.Newest(claim.node))
 			return
 		}
-		n.claims.forget(name)
+		n.claims.forget(p.cluster.Key(name))
 	}
 	if n.isUnlabeled != nil && n.isUnlabeled(name) {
 		p.world.Node.State = lifecycle.NodeNamed

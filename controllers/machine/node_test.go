@@ -75,7 +75,7 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 		t.Errorf("labels %v", claimed.Labels)
 	}
 	expect("claimed", lifecycle.NodePresent)
-	c.NodeAppeared("m", "node")
+	c.NodeAppeared(p.cluster, "m", "node")
 	expect("late news of it", lifecycle.NodePresent)
 	wall.Step(machinefacts.LateCache)
 	expect("never shown by the cache", lifecycle.NodeNamed)

@@ -35,7 +35,7 @@ type refusal struct {
 // note records the Node in the world, with what this process remembers of writing it.
 func (n *nodes) note(p *pass, node *corev1.Node) {
 	now := n.clock.Now()
-	fact := lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node, RestUntil: n.writes.until(node.UID, now)}
+	fact := lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node, RestUntil: n.writes.until(writesOf{p.cluster.Name, node.UID}, now)}
 	if r := n.memory.of(p.world.Machine.UID).refused; r.generation == p.world.Machine.Generation && now.Before(r.until) {
 		fact.Refused, fact.RefusedUntil = r.why, r.until
 	}
@@ -51,7 +51,7 @@ func (n *nodes) claim(ctx context.Context, p *pass, patch *nodesync.Patch) error
 	}
 	written, err := n.writeIfFit(ctx, p, patch)
 	if written {
-		n.claims.change(name, func(is *claim) { *is = claim{node: p.world.Node.Node, at: n.own.Now()} })
+		n.claims.change(p.cluster.Key(name), func(is *claim) { *is = claim{node: p.world.Node.Node, at: n.own.Now()} })
 	}
 	return err
 }
@@ -107,8 +107,8 @@ func (n *nodes) patch(ctx context.Context, p *pass, patch *nodesync.Patch) (patc
 	case err != nil:
 		return false, fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
-	n.latest.Wrote(written)
-	n.writes.wrote(written.UID, n.clock.Now())
+	p.cluster.Written.Wrote(written)
+	n.writes.wrote(writesOf{p.cluster.Name, written.UID}, n.clock.Now())
 	wasWritten := p.world.Node.Written
 	n.note(p, written)
 	p.world.Node.Written = wasWritten || !patch.Status

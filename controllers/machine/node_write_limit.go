@@ -16,44 +16,51 @@ const (
 	nodeWriteWindow = 30 * time.Second
 )
 
+// writesOf identifies a Node among those of all target clusters: a cluster can give a Node the UID
+// of another cluster's.
+type writesOf struct {
+	cluster string
+	uid     types.UID
+}
+
 // nodeWriteLimit limits the writes of each Node to maxNodeWrites in a nodeWriteWindow. Create it
 // with newNodeWriteLimit; it is safe for concurrent use.
 type nodeWriteLimit struct {
 	mu     sync.Mutex
-	writes map[types.UID][]time.Time // the last maxNodeWrites of each
+	writes map[writesOf][]time.Time // the last maxNodeWrites of each
 }
 
 func newNodeWriteLimit() *nodeWriteLimit {
-	return &nodeWriteLimit{writes: map[types.UID][]time.Time{}}
+	return &nodeWriteLimit{writes: map[writesOf][]time.Time{}}
 }
 
 // wrote records a write of an object.
-func (l *nodeWriteLimit) wrote(uid types.UID, now time.Time) {
+func (l *nodeWriteLimit) wrote(of writesOf, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.writes[uid] = append(l.writes[uid], now)
-	if last := l.writes[uid]; len(last) > maxNodeWrites {
-		l.writes[uid] = last[1:]
+	l.writes[of] = append(l.writes[of], now)
+	if last := l.writes[of]; len(last) > maxNodeWrites {
+		l.writes[of] = last[1:]
 	}
 }
 
 // until returns the time before which the object must not be written; the zero Time when it may be
 // written now.
-func (l *nodeWriteLimit) until(uid types.UID, now time.Time) time.Time {
+func (l *nodeWriteLimit) until(of writesOf, now time.Time) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := l.writes[uid]
+	last := l.writes[of]
 	switch {
 	case len(last) > 0 && !now.Before(last[len(last)-1].Add(nodeWriteWindow)):
-		delete(l.writes, uid) // long ago
+		delete(l.writes, of) // long ago
 	case len(last) == maxNodeWrites && now.Before(last[0].Add(nodeWriteWindow)):
 		return last[0].Add(nodeWriteWindow)
 	}
 	return time.Time{}
 }
 
-func (l *nodeWriteLimit) forget(uid types.UID) {
+func (l *nodeWriteLimit) forget(of writesOf) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.writes, uid)
+	delete(l.writes, of)
 }

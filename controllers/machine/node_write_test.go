@@ -114,22 +114,22 @@ func TestARefusalIsAFact(t *testing.T) {
 func TestNodeWriteLimit(t *testing.T) {
 	b := newNodeWriteLimit()
 	for i := range maxNodeWrites {
-		if until := b.until("u", now); !until.IsZero() {
+		if until := b.until(writesOf{uid: "u"}, now); !until.IsZero() {
 			t.Fatalf("write %d has to wait until %s", i, until)
 		}
-		b.wrote("u", now)
+		b.wrote(writesOf{uid: "u"}, now)
 	}
-	if until := b.until("u", now.Add(time.Second)); !until.Equal(now.Add(nodeWriteWindow)) {
+	if until := b.until(writesOf{uid: "u"}, now.Add(time.Second)); !until.Equal(now.Add(nodeWriteWindow)) {
 		t.Errorf("it may be written again at %s", until)
 	}
-	if until := b.until("other", now); !until.IsZero() {
+	if until := b.until(writesOf{uid: "other"}, now); !until.IsZero() {
 		t.Errorf("another one has to wait until %s", until)
 	}
-	if until := b.until("u", now.Add(nodeWriteWindow)); !until.IsZero() || len(b.writes) > 0 {
+	if until := b.until(writesOf{uid: "u"}, now.Add(nodeWriteWindow)); !until.IsZero() || len(b.writes) > 0 {
 		t.Errorf("long after, it has to wait until %s, and %d are remembered", until, len(b.writes))
 	}
-	b.wrote("u", now)
-	b.forget("u")
+	b.wrote(writesOf{uid: "u"}, now)
+	b.forget(writesOf{uid: "u"})
 	if len(b.writes) > 0 {
 		t.Error("it is not forgotten")
 	}

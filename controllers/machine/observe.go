@@ -71,7 +71,7 @@ func (o *observer) observe(m *v1alpha1.Machine) (*pass, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", m.Namespace, err)
 	}
-	p := &pass{cluster: cluster, world: lifecycle.World{Limits: o.limits, Machine: m, NoTarget: cluster == nil}}
+	p := &pass{cluster: cluster, world: lifecycle.World{Limits: o.limits, Machine: m, NoTarget: cluster == nil, UnlabeledNodes: cluster != nil && cluster.Name != ""}}
 	o.outages.observe(p)
 	o.classes.observe(p)
 	p.world.Proven = o.memory.of(m.UID).proven

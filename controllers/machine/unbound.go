@@ -30,6 +30,14 @@ type unbound struct {
 // nameOf returns the name of a Node that has a provider ID and is bound to no machine; "" when
 // there is none. Errors: the list, the end of ctx.
 func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerID string, now func() time.Time) (string, error) {
+	if cluster.Name != "" { // the cache has all Nodes
+		for _, node := range cluster.Nodes.All() {
+			if node.Annotations[v1alpha1.AnnotationMachine] == "" && driver.IdenticalVM(providerID, node.Spec.ProviderID) {
+				return node.Name, nil
+			}
+		}
+		return "", nil
+	}
 	if err := u.turn.LockContext(ctx); err != nil {
 		return "", err
 	}

@@ -25,7 +25,7 @@ const (
 	indexByNode  = "machine-node"  // name of the Node
 )
 
-// watch adds the indexes and the event handlers. Errors: an index that exists, the target cluster.
+// watch adds the indexes and the event handlers. Errors: an index that exists.
 func (c *Controller) watch() error {
 	machines := c.cfg.View.Machines
 	err1 := machines.AddIndex(indexByClass, func(m *v1alpha1.Machine) []string { return []string{classKey(m).String()} })
@@ -34,11 +34,8 @@ func (c *Controller) watch() error {
 	recorded.OnChange(c.cfg.View, c.runner.Enqueue)
 	c.cfg.View.Sets.OnChange(c.setChanged)
 	c.cfg.View.Classes.OnChange(c.classChanged)
-	cluster, err3 := c.cfg.Targets.For("")
-	if err3 == nil && cluster != nil {
-		cluster.Nodes.OnChange(c.nodeChanged)
-	}
-	if err := errors.Join(err1, err2, err3); err != nil {
+	c.cfg.Targets.OnNodeChange(c.nodeChanged)
+	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("machine controller: %w", err)
 	}
 	return nil
@@ -68,9 +65,12 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	}
 }
 
-func (c *Controller) enqueueIndexed(index, value string) {
-	for _, m := range c.cfg.View.Machines.By(index, value) {
-		c.runner.Enqueue(objectcache.Key(m))
+// enqueueOnNode enqueues the machines of a target cluster that name a Node.
+func (c *Controller) enqueueOnNode(of *target.Cluster, node string) {
+	for _, m := range c.cfg.View.Machines.By(indexByNode, node) {
+		if of.Serves(c.cfg.Targets, m.Namespace) {
+			c.runner.Enqueue(objectcache.Key(m))
+		}
 	}
 }
 
@@ -88,26 +88,34 @@ func (c *Controller) ServerChanged(of *target.Cluster) {
 	}
 }
 
+// TargetChanged enqueues the machines of a namespace whose target cluster is available, or not any
+// more.
+func (c *Controller) TargetChanged(namespace string) {
+	for _, m := range c.cfg.View.Machines.In(namespace) {
+		c.runner.Enqueue(objectcache.Key(m))
+	}
+}
+
 // NodeAppeared enqueues the machine to which a Node without a valid slot label belongs by its name.
-func (c *Controller) NodeAppeared(name string, uid types.UID) {
-	if claim := c.nodes.claims.of(name); claim.node != nil && claim.node.UID == uid {
+func (c *Controller) NodeAppeared(of *target.Cluster, name string, uid types.UID) {
+	if claim := c.nodes.claims.of(of.Key(name)); claim.node != nil && claim.node.UID == uid {
 		return // the Node was claimed after the event
 	}
-	c.nodes.claims.forget(name)
-	c.enqueueIndexed(indexByNode, name)
+	c.nodes.claims.forget(of.Key(name))
+	c.enqueueOnNode(of, name)
 }
 
 // nodeChanged enqueues the machine of a Node when a change can alter the decisions on the machine
 // or its drain.
-func (c *Controller) nodeChanged(before, after *corev1.Node) {
+func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node) {
 	switch {
 	case after == nil:
-		c.nodes.latest.Forget(before.UID)
-		c.nodes.writes.forget(before.UID)
-		c.nodes.claims.forget(before.Name)
-		c.enqueueIndexed(indexByNode, before.Name)
+		of.Written.Forget(before.UID)
+		c.nodes.writes.forget(writesOf{of.Name, before.UID})
+		c.nodes.claims.forget(of.Key(before.Name))
+		c.enqueueOnNode(of, before.Name)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):
-		c.enqueueIndexed(indexByNode, after.Name)
+		c.enqueueOnNode(of, after.Name)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,7 +86,6 @@ type Controller struct {
 	deployments   *patch.Committer[*v1alpha1.MachineDeployment]
 	sets          *patch.Committer[*v1alpha1.MachineSet]
 	machines      *patch.Committer[*v1alpha1.Machine]
-	nodes         *patch.Latest[*corev1.Node]
 	pace          *patch.Pace
 	children      *ownerref.Children[*v1alpha1.MachineSet]
 	orphansListed sync.Map // selectors for which orphans of any slot were listed, and adopted, by UID of the deployment
@@ -112,7 +110,7 @@ func New(cfg Config) (*Controller, error) {
 		}),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		nodes:    patch.NewLatest[*corev1.Node](), metadata: decode.NewMetadata(cfg.Metadata),
+		metadata: decode.NewMetadata(cfg.Metadata),
 	}
 	if c.cfg.Targets == nil {
 		c.cfg.Targets = target.None{}
@@ -129,7 +127,8 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.watch()
+	c.watch()
+	return c, nil
 }
 
 // Run reconciles until ctx ends.
@@ -269,8 +268,7 @@ func (c *Controller) observe(ctx context.Context, d *v1alpha1.MachineDeployment)
 	}
 	w.MustListOrphans = c.mustListOrphans(d)
 	w.Orphans = c.children.Orphans(d.Namespace)
-	w.Nodes, err = c.observeNodes(d, w.Machines)
-	w.NoTarget = w.Nodes == nil
+	err = c.observeTarget(&w)
 	return w, err
 }
 

@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
 // updateKeys returns the labels and annotations of Nodes that belong to an in-place update.
@@ -31,6 +33,21 @@ func hasUpdateKeys(node *corev1.Node) bool {
 	labels, annotations := updateKeys()
 	return slices.ContainsFunc(labels, func(key string) bool { return node.Labels[key] != "" }) ||
 		slices.ContainsFunc(annotations, func(key string) bool { return node.Annotations[key] != "" })
+}
+
+// observeTarget records the Nodes of the machines, or why they are not known.
+func (c *Controller) observeTarget(w *rollout.World) error {
+	nodes, err := c.observeNodes(w.Deployment, w.Machines)
+	w.Nodes, w.NoTarget = nodes, err == nil && nodes == nil
+	unavailable, is := errors.AsType[*target.UnavailableError](err)
+	if !is || rollout.IsInPlace(w.Deployment) {
+		return err
+	}
+	w.Nodes = map[string]*corev1.Node{} // Machines are created and deleted, and wait on their own
+	if !unavailable.Pending {
+		w.TargetProblem = unavailable.Reason
+	}
+	return nil
 }
 
 // observeNodes returns the Nodes of the machines that have an effect on the rollout, by name; nil
@@ -50,7 +67,7 @@ func (c *Controller) observeNodes(d *v1alpha1.MachineDeployment, machines map[ty
 			if !known {
 				continue
 			}
-			if node = c.nodes.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
+			if node = cluster.Written.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
 				continue // it belongs to another machine or VM, or is not claimed yet
 			}
 			if rollout.IsInPlace(d) || hasUpdateKeys(node) {
@@ -63,10 +80,10 @@ func (c *Controller) observeNodes(d *v1alpha1.MachineDeployment, machines map[ty
 
 // nodeChanged enqueues the deployment of a Node's machine when something of an in-place update has
 // changed, or when the Node was created or deleted and could be updated so.
-func (c *Controller) nodeChanged(before, after *corev1.Node) {
+func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node) {
 	node := after
 	if after == nil {
-		c.nodes.Forget(before.UID)
+		of.Written.Forget(before.UID)
 		node = before
 	}
 	came := before == nil || after == nil
@@ -74,6 +91,9 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 		return
 	}
 	for _, m := range c.cfg.View.MachinesOnNode(node.Name) {
+		if !of.Serves(c.cfg.Targets, m.Namespace) {
+			continue
+		}
 		root, known := ownerref.RootOf(c.cfg.View, m)
 		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (rollout.IsInPlace(d) || hasUpdateKeys(node) || !came) {
 			c.runner.Enqueue(objectcache.Key(d))
@@ -121,7 +141,7 @@ func (c *Controller) writeNodes(ctx context.Context, namespace string, observed 
 			delete(observed, node.Name) // it belongs to another machine now
 			continue
 		}
-		c.nodes.Wrote(written)
+		cluster.Written.Wrote(written)
 		observed[node.Name] = written
 	}
 	return nil

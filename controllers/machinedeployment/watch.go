@@ -1,8 +1,6 @@
 package machinedeployment
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,7 +10,7 @@ import (
 )
 
 // watch adds the index and the event handlers.
-func (c *Controller) watch() error {
+func (c *Controller) watch() {
 	c.children = ownerref.Follow(c.cfg.View.Sets.Objects, ownerref.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
@@ -26,14 +24,15 @@ func (c *Controller) watch() error {
 	})
 	c.cfg.View.Deployments.OnChange(c.changed)
 	c.cfg.View.Machines.OnChange(c.machineChanged)
-	cluster, err := c.cfg.Targets.For("")
-	if err != nil {
-		return fmt.Errorf("machinedeployment controller: %w", err)
+	c.cfg.Targets.OnNodeChange(c.nodeChanged)
+}
+
+// TargetChanged enqueues the deployments of a namespace whose target cluster is available, or not
+// any more.
+func (c *Controller) TargetChanged(namespace string) {
+	for _, d := range c.cfg.View.Deployments.In(namespace) {
+		c.runner.Enqueue(objectcache.Key(d))
 	}
-	if cluster != nil {
-		cluster.Nodes.OnChange(c.nodeChanged)
-	}
-	return nil
 }
 
 // machineChanged enqueues the deployment of a machine when the machine counts in another way than

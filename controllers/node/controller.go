@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,7 +37,7 @@ type Config struct {
 	// Metadata lists in the control cluster, without a cache.
 	Metadata metadata.Interface
 	View     *objectcache.View
-	Cluster  *target.Cluster
+	Targets  target.Resolver
 	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
 	Clock     clock.WithTicker
@@ -52,7 +53,7 @@ func (c Config) Validate() error {
 }
 
 // Controller reconciles Nodes that are being deleted. New returns one; call it before the View and
-// the Cluster are filled.
+// the Targets are filled.
 type Controller struct {
 	cfg    Config
 	runner *runner.Runner[types.NamespacedName]
@@ -72,7 +73,7 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Cluster.Nodes.OnChange(c.nodeChanged)
+	cfg.Targets.OnNodeChange(c.nodeChanged)
 	cfg.View.Machines.OnChange(c.machineChanged)
 	return c, nil
 }
@@ -85,9 +86,9 @@ func isBlocked(node *corev1.Node) bool {
 	return node != nil && node.DeletionTimestamp != nil && slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
 }
 
-func (c *Controller) nodeChanged(before, after *corev1.Node) {
+func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node) {
 	if isBlocked(after) && !isBlocked(before) {
-		c.runner.Enqueue(objectcache.Key(after))
+		c.runner.Enqueue(of.Key(after.Name))
 	}
 }
 
@@ -96,22 +97,30 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if after != nil {
 		return
 	}
+	cluster, err := c.cfg.Targets.For(before.Namespace)
+	if err != nil || cluster == nil {
+		return // its Nodes are enqueued when it is available
+	}
 	for _, name := range []string{before.Labels[v1alpha1.LabelNode], before.Name} {
-		key := types.NamespacedName{Name: name}
-		if node, known := c.cfg.Cluster.Nodes.Get(key); known && isBlocked(node) {
-			c.runner.Enqueue(key)
+		if node, known := cluster.Nodes.Get(types.NamespacedName{Name: name}); known && isBlocked(node) {
+			c.runner.Enqueue(cluster.Key(name))
 		}
 	}
 }
 
-// reconcile removes our finalizer from a Node without a machine.
+// reconcile removes our finalizer from a Node without a machine. The key is that of
+// target.Cluster.Key.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
-	node, known := c.cfg.Cluster.Nodes.Get(key)
-	if !known || !isBlocked(node) || slices.ContainsFunc(c.cfg.View.MachinesOnNode(node.Name), mayHave(node)) {
+	cluster, err := c.cfg.Targets.For(key.Namespace)
+	if err != nil || cluster == nil {
+		return runner.Result{}, err
+	}
+	node, known := cluster.Nodes.Get(types.NamespacedName{Name: key.Name})
+	if !known || !isBlocked(node) || slices.ContainsFunc(c.cfg.View.MachinesOnNode(node.Name), mayHave(cluster, node)) {
 		return runner.Result{}, nil // the machine controller removes the finalizer
 	}
 	telemetry.About(ctx, node)
-	hasMachine, err := c.hasMachine(ctx, node)
+	hasMachine, err := c.hasMachine(ctx, cluster, node)
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -119,7 +128,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if hasMachine {
 		return runner.Result{RequeueAfter: machinePoll}, nil
 	}
-	return runner.Result{}, c.release(ctx, node)
+	return runner.Result{}, c.release(ctx, cluster, node)
 }
 
 // verdictOn names what is done with a Node that is being deleted.
@@ -130,20 +139,24 @@ func verdictOn(hasMachine bool) string {
 	return "Release"
 }
 
-// mayHave returns a function that reports whether a Node may belong to a machine that names it: a
-// bound Node belongs only to the machine of the same namespace and name.
-func mayHave(node *corev1.Node) func(m *v1alpha1.Machine) bool {
+// mayHave returns a function that reports whether a Node of a cluster may belong to a machine that
+// names it: a bound Node belongs only to the machine of the same namespace and name, and a Node of
+// a namespace's cluster only to a machine of that namespace.
+func mayHave(cluster *target.Cluster, node *corev1.Node) func(m *v1alpha1.Machine) bool {
 	ref, bound := v1alpha1.MachineOf(node)
-	return func(m *v1alpha1.Machine) bool { return !bound || m.Namespace == ref.Namespace && m.Name == ref.Name }
+	return func(m *v1alpha1.Machine) bool {
+		return (cluster.Name == "" || m.Namespace == cluster.Name) && (!bound || m.Namespace == ref.Namespace && m.Name == ref.Name)
+	}
 }
 
 // hasMachine reports, by live reads of metadata, which also return machines that cannot be decoded,
 // whether the machine exists that the Node is bound to; or, for a Node that is bound to none, a
 // machine that names the Node, or that the Node names.
-func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, error) {
+func (c *Controller) hasMachine(ctx context.Context, cluster *target.Cluster, node *corev1.Node) (bool, error) {
+	served := cmp.Or(cluster.Name, c.cfg.Namespace)
 	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines"))
 	if ref, bound := v1alpha1.MachineOf(node); bound {
-		if c.cfg.Namespace != "" && ref.Namespace != c.cfg.Namespace {
+		if served != "" && ref.Namespace != served {
 			return true, nil // the namespace is not served; the fleet that serves it removes the finalizer
 		}
 		_, err := all.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
@@ -152,7 +165,7 @@ func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, e
 		}
 		return err == nil, nil
 	}
-	machines := all.Namespace(c.cfg.Namespace)
+	machines := all.Namespace(served)
 	named, err := machines.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelNode: node.Name}.String(), Limit: 1})
 	if err != nil {
 		return false, fmt.Errorf("list the machines of Node %s: %w", node.Name, err)
@@ -170,7 +183,7 @@ func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, e
 }
 
 // release removes our finalizer from the Node, if the Node is unchanged.
-func (c *Controller) release(ctx context.Context, node *corev1.Node) error {
+func (c *Controller) release(ctx context.Context, cluster *target.Cluster, node *corev1.Node) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": node.UID, "resourceVersion": node.ResourceVersion,
 		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName},
@@ -178,7 +191,7 @@ func (c *Controller) release(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("encode patch of Node %s: %w", node.Name, err)
 	}
-	_, err = c.cfg.Cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	_, err = cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -146,7 +146,7 @@ func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1
 	b.node = apiserver.Add(b.target, n)
 	b.cluster = target.New(b.target.Core())
 	c, err := New(Config{
-		Metadata: b.control.Metadata(), View: b.view, Cluster: b.cluster, Namespace: served, Clock: clock.RealClock{}, Workers: 1,
+		Metadata: b.control.Metadata(), View: b.view, Targets: target.Single{Cluster: b.cluster}, Namespace: served, Clock: clock.RealClock{}, Workers: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

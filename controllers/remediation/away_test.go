@@ -94,6 +94,8 @@ func (t twoTargets) For(namespace string) (*target.Cluster, error) {
 	return t.one, nil
 }
 
+func (t twoTargets) OnNodeChange(func(*target.Cluster, *corev1.Node, *corev1.Node)) {}
+
 // An API server that is away stops nothing in namespaces of another target cluster.
 func TestOtherTargetClustersGoOn(t *testing.T) {
 	d := deployment()

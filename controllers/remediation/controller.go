@@ -92,7 +92,8 @@ func New(cfg Config) (*Controller, error) {
 		return c.thresholds.inUse(slices.Concat(c.deployments.in(""), c.sets.in("")))
 	}
 	cfg.Namespaces.OnChange(c.breakers.changed)
-	return c, errors.Join(err1, err2, c.watch())
+	c.watch()
+	return c, errors.Join(err1, err2)
 }
 
 // ServerChanged enqueues the roots of a target cluster, all with nil, because their API server is

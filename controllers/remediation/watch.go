@@ -1,8 +1,6 @@
 package remediation
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -11,10 +9,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
 // watch adds the event handlers.
-func (c *Controller) watch() error {
+func (c *Controller) watch() {
 	c.deployments.watch(func(d *v1alpha1.MachineDeployment) { c.enqueueRootOf(d, true) })
 	c.sets.watch(func(set *v1alpha1.MachineSet) { c.enqueueRootOf(ownerref.RootOfSet(c.cfg.View, set)) })
 	c.cfg.View.Machines.OnChange(c.machineChanged)
@@ -23,19 +22,11 @@ func (c *Controller) watch() error {
 			c.enqueueRootOf(ownerref.RootOfSet(c.cfg.View, set))
 		}
 	})
-	cluster, err := c.cfg.Targets.For("")
-	if err != nil {
-		return fmt.Errorf("remediation: find the target cluster: %w", err)
-	}
-	if cluster == nil {
-		return nil
-	}
-	cluster.Nodes.OnChange(func(before, after *corev1.Node) {
+	c.cfg.Targets.OnNodeChange(func(_ *target.Cluster, before, after *corev1.Node) {
 		if placeOf(before) != placeOf(after) {
 			c.breakers.recount()
 		}
 	})
-	return nil
 }
 
 // place is the part of a Node that counts depend on.

@@ -312,6 +312,7 @@ func meaningsOfKeys() map[string]string {
 		"unfit":             "the replica that does not serve its slots",
 		"version":           "the version of a driver",
 		"volume":            "the PersistentVolume",
+		"wait":              "after which time the object is reconciled again, if no event comes before",
 		"why":               "the reason, as text",
 		"works":             "whether an account works",
 	}

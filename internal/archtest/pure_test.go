@@ -32,7 +32,7 @@ var pure = sync.OnceValue(func() (folders []string) {
 // that waits, reads, writes, logs or draws random numbers.
 var pureStandardLibrary = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors",
-	"fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "net/url", "path", "regexp", "slices", "sort", "strconv", "strings",
+	"fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "net/netip", "net/url", "path", "regexp", "slices", "sort", "strconv", "strings",
 	"time", "unicode", "unicode/utf8",
 }
 
@@ -50,6 +50,7 @@ var libraries = map[string][]string{
 	"controllers/machineconfig/kubeletconfig/fold": {"reflect"},
 	"controllers/machineconfig/render/merge":       {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
 	"controllers/machineconfig/template/expand":    {"sigs.k8s.io/yaml", "text/template"},
+	"internal/target/access":                       {"sigs.k8s.io/yaml"},
 }
 
 // foreignImpure are the trees that a pure package may not even import indirectly. Of this

@@ -11,7 +11,7 @@ import (
 // has to detach at the same time.
 type detaches struct {
 	mu       sync.Mutex
-	clusters map[*target.Cluster]*moving
+	clusters map[string]*moving // by the names of clusters
 }
 
 // moving are the volumes that move in one target cluster.
@@ -28,14 +28,14 @@ type movingOf struct {
 	volumes   int
 }
 
-func newDetaches() *detaches { return &detaches{clusters: map[*target.Cluster]*moving{}} }
+func newDetaches() *detaches { return &detaches{clusters: map[string]*moving{}} }
 
 // in returns the moving volumes of a cluster. The caller holds d.mu.
 func (d *detaches) in(cluster *target.Cluster) *moving {
-	m, ok := d.clusters[cluster]
+	m, ok := d.clusters[cluster.Name]
 	if !ok {
 		m = &moving{namespaces: map[string]int{}, drains: map[errand]movingOf{}, waiting: map[errand]func(){}}
-		d.clusters[cluster] = m
+		d.clusters[cluster.Name] = m
 	}
 	return m
 }

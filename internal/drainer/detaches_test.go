@@ -11,7 +11,7 @@ import (
 
 // A cloud does not get hundreds of detach requests at a time, however many Nodes are drained.
 func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
-	d, cluster, other := newDetaches(), &target.Cluster{}, &target.Cluster{}
+	d, cluster, other := newDetaches(), &target.Cluster{}, &target.Cluster{Name: "other"}
 	isFree := func(want int) {
 		t.Helper()
 		if volumes, _ := d.free(cluster, "n"); volumes != want {

@@ -26,6 +26,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/agent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/secretwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
@@ -53,7 +54,8 @@ func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 		},
 		"kubeletconfig.Config": {second(kubeletconfig.New(kubeletconfig.Config{})), "Client, Cache, Configs, Events, Clock"},
 		"machineclass.Config":  {second(machineclass.New(machineclass.Config{})), "Machines, Secrets, Metadata, View, Clock"},
-		"node.Config":          {second(node.New(node.Config{})), "Metadata, View, Cluster, Clock"},
+		"node.Config":          {second(node.New(node.Config{})), "Metadata, View, Targets, Clock"},
+		"bynamespace.Config":   {second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, BlindAfter, Clock"},
 		"orphans.Config": {
 			second(orphans.New(orphans.Config{})),
 			"Machines, Metadata, Secrets, Leases, Sweeper, Targets, Events, Ledger, ControlCluster, Served, Held, Deletions, Gate, Token, " +

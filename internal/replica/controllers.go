@@ -46,6 +46,9 @@ type controllers struct {
 // configuration.
 func newControllers(d *deps) (*controllers, error) {
 	c := &controllers{running: []controller{d.identity, d.namespaces}}
+	if d.byNamespace != nil {
+		c.add(d.byNamespace)
+	}
 	// A controller comes after those whose functions it calls.
 	for _, add := range []func(d *deps) error{
 		c.addRemediation, c.addMachines, c.addSets, c.addDeployments, c.addClasses, c.addNodes,
@@ -139,11 +142,11 @@ func (c *controllers) addClasses(d *deps) (err error) {
 
 // addNodes adds the controller of deleted Nodes, if there is a target cluster.
 func (c *controllers) addNodes(d *deps) error {
-	if d.cluster == nil {
+	if d.cluster == nil && d.byNamespace == nil {
 		return nil
 	}
 	nodes, err := node.New(node.Config{
-		Metadata: d.metadata, View: d.view, Cluster: d.cluster, Namespace: d.o.Namespace,
+		Metadata: d.metadata, View: d.view, Targets: d.targets, Namespace: d.o.Namespace,
 		Gate: d.slots.nodeGate(), Clock: d.wall, Workers: 1, Metrics: d.metrics, Tracer: d.tracer,
 	})
 	if err != nil {

@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"time"
-
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -18,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
@@ -31,7 +30,8 @@ type deps struct {
 	metrics     *runner.Metrics
 	tracer      trace.Tracer
 	drivers     *driver.Registry
-	cluster     *target.Cluster // nil when there is none
+	cluster     *target.Cluster      // of all namespaces; nil when there is none
+	byNamespace *bynamespace.Targets // of namespaces that have their own; nil otherwise
 	targets     target.Resolver
 	unserved    *unserved
 	namespaces  *namespaces.Namespaces
@@ -68,7 +68,13 @@ func newDeps(o Options, around Environment) (*deps, error) {
 	if d.drivers, err = d.fencedDrivers(around); err != nil {
 		return nil, err
 	}
-	d.cluster, d.targets = newTarget(&d.clients)
+	spread, err := o.Fleet.Spread()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.findTargets(around, spread); err != nil {
+		return nil, err
+	}
 	if d.namespaces, err = namespaces.New(d.metadata, o.Namespace); err != nil {
 		return nil, err
 	}
@@ -84,26 +90,11 @@ func newDeps(o Options, around Environment) (*deps, error) {
 		return nil, err
 	}
 	d.deletions = deletion.NewRecorder(d.wall, log, registry)
-	spread, err := o.Fleet.Spread()
-	if err != nil {
-		return nil, err
-	}
 	if d.slots, err = newSlots(d, spread); err != nil {
 		return nil, err
 	}
 	d.configs, err = newMachineConfiguration(d)
 	return d, err
-}
-
-// newTarget returns the target cluster, nil when there is none, and how machines find it.
-func newTarget(c *clients) (*target.Cluster, target.Resolver) {
-	if c.target == nil {
-		return nil, target.None{}
-	}
-	cluster := target.New(c.target)
-	cluster.Reach = c.known(c.targetServer, c.targetWall)
-	cluster.Lead = func() time.Duration { return c.targetWall.AheadOf(c.wall) }
-	return cluster, target.Single{Cluster: cluster}
 }
 
 // recorder returns a recorder of Events of the control cluster.

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"k8s.io/apimachinery/pkg/types"
+
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
@@ -24,6 +26,12 @@ func linkControllers(d *deps, c *controllers) error {
 	if d.targetServer != nil {
 		d.targetServer.OnChange(func() { c.serverChanged(d.cluster) })
 	}
+	// The target cluster of a namespace is available, or not any more.
+	if d.byNamespace != nil {
+		d.byNamespace.OnChange(c.machines.TargetChanged)
+		d.byNamespace.OnChange(c.deployments.TargetChanged)
+		d.byNamespace.OnServerChange(c.serverChanged)
+	}
 	// Deletions are held, or not any more.
 	d.holds.OnChange(c.sets.HoldChanged)
 	d.holds.OnChange(c.remediation.HoldChanged)
@@ -31,7 +39,10 @@ func linkControllers(d *deps, c *controllers) error {
 		linkConfigs(d, c)
 	}
 	// A Node appears that may be a machine's.
-	return d.slots.onUnlabeledNode(c.machines.NodeAppeared)
+	if d.cluster != nil {
+		return d.slots.onUnlabeledNode(func(name string, uid types.UID) { c.machines.NodeAppeared(d.cluster, name, uid) })
+	}
+	return nil
 }
 
 // serverChanged gives machines, roots and Nodes a pass when an API server that they depend on is

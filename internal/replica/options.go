@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
@@ -23,6 +26,9 @@ type Options struct {
 	Namespace string
 	// ConcurrentSyncs is how many objects of a kind are worked on at the same time in one namespace.
 	ConcurrentSyncs int
+
+	// Targets is where the target clusters of namespaces are found, if there is none for all of them.
+	Targets TargetOptions
 
 	Fleet   FleetOptions
 	Machine MachineOptions
@@ -44,6 +50,10 @@ func DefaultOptions() Options {
 		ConcurrentSyncs:     200,
 		MetricsByMachine:    telemetry.SeriesByFailedMachine(),
 		MCMWorkqueueMetrics: true,
+		Targets: TargetOptions{
+			Select:  bynamespace.Selection{Secret: "machine-controller-fleet-target"},
+			Refused: access.LinkLocal(),
+		},
 		Fleet: FleetOptions{
 			Durations: member.DefaultConfig(),
 			Name:      "fleet",
@@ -86,6 +96,17 @@ func DefaultOptions() Options {
 			Prefix: string(fleetv1alpha1.DaemonPrefix),
 		},
 	}
+}
+
+// TargetOptions are the settings of target clusters that Secrets of namespaces name.
+type TargetOptions struct {
+	// ByNamespace gives each namespace the target cluster that its Secrets name. It needs
+	// FleetOptions.ShardBy of a namespace.
+	ByNamespace bool
+	// Select selects the Secrets.
+	Select bynamespace.Selection
+	// Refused are networks that no API server of a target cluster may be in, and no proxy to one.
+	Refused []netip.Prefix
 }
 
 // FleetOptions are the settings of this replica's part in the fleet.

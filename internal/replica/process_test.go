@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -71,7 +72,10 @@ func (t *trial) start(replica string) *process {
 		},
 		Die: p.die, Clock: skewedClock{by: t.skews[replica]},
 	}
-	if !t.noTarget {
+	switch {
+	case o.Targets.ByNamespace:
+		around.TargetTransport = func(string) http.RoundTripper { return reach(atTarget, t.target).Transport }
+	case !t.noTarget:
 		around.Target = reach(atTarget, t.target)
 	}
 	if p.fleet, err = New(o, around); err != nil {

@@ -20,16 +20,20 @@ import (
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 )
 
-// Environment has what differs by where a replica runs. All fields but Target are required.
+// Environment has what differs by where a replica runs. All fields but Target and TargetTransport
+// are required.
 type Environment struct {
 	// Control and Target are the connections to the clusters; Target is nil when there is no target
 	// cluster.
 	Control, Target *rest.Config
 	// Drivers returns the drivers by provider, without the Fence before them. share is the part of the
 	// fleet's work that the replica has now, and now the time of the control cluster.
-	Drivers  func(share func() float64, now func() time.Time) (map[string]driver.Driver, error)
-	Tracer   trace.Tracer
-	Registry *prometheus.Registry
+	Drivers func(share func() float64, now func() time.Time) (map[string]driver.Driver, error)
+	// TargetTransport returns the transport to the API server of a namespace's target cluster, by its
+	// URL, for tests. Nil means the network.
+	TargetTransport func(server string) http.RoundTripper
+	Tracer          trace.Tracer
+	Registry        *prometheus.Registry
 	// Die terminates the process immediately.
 	Die func(reason string)
 	// Clock is that of the process.

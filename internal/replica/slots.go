@@ -204,10 +204,13 @@ func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	})
 }
 
-// nodeGate returns a Gate that admits Nodes by their slot label. A Node's machine may be deleted,
-// so its namespace may be unknown.
+// nodeGate returns a Gate that admits Nodes by their slot label, and those of a namespace's target
+// cluster by the namespace. A Node's machine may be deleted, so its namespace may be unknown.
 func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+		if key.Namespace != "" { // of the target cluster of that namespace
+			return s.spread.Of(key.Namespace, ""), true
+		}
 		node, known := s.nodes.Get(key)
 		if !known {
 			return 0, false

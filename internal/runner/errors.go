@@ -21,6 +21,20 @@ func NotOurs(err error) bool {
 	return ok && refusal.NotOurs()
 }
 
+// waitOf returns after which time a key is reconciled again if an error, or one that it wraps,
+// means that the work has to wait for something which is reported elsewhere: such an error has a
+// method Wait. It is no failure of the key.
+func waitOf(err error) (time.Duration, bool) {
+	waits, ok := errors.AsType[interface {
+		error
+		Wait() time.Duration
+	}](err)
+	if !ok {
+		return 0, false
+	}
+	return waits.Wait(), true
+}
+
 // isConflict reports whether an error is a conflict of a write with that of another client, and
 // nothing else.
 func isConflict(err error) bool { return all(err, apierrors.IsConflict) }

@@ -299,6 +299,10 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 			err = fault
 			r.panicked(ctx, key, fault)
 		}
+		if wait, waits := waitOf(err); waits {
+			logger.V(2).Info("Reconcile waits", "reason", err.Error(), "wait", wait.String())
+			result, err = Result{RequeueAfter: wait}, nil
+		}
 		if r.cfg.CreatesInNamespace && isRefusedByEnding(err) {
 			r.logEnding(ctx, key, err)
 			result, err = Result{RequeueAfter: r.cfg.MaxBackoff}, nil

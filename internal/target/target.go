@@ -2,27 +2,59 @@ package target
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// Resolver finds the target cluster of a namespace. A nil Cluster without an error means that it
-// has none.
+// Resolver finds the target cluster of a namespace.
 type Resolver interface {
+	// For returns the target cluster of a namespace; nil without an error means that it has none.
+	// Errors: *UnavailableError.
 	For(namespace string) (*Cluster, error)
+	// OnNodeChange calls f with each Node of a target cluster that appears (before is nil), changes,
+	// or is removed (after is nil), as objectcache.Objects does. Call it before the first Node is
+	// cached.
+	OnNodeChange(f func(of *Cluster, before, after *corev1.Node))
+}
+
+// UnavailableError means that a namespace has a target cluster which this process cannot use at
+// present. What needs the cluster waits.
+type UnavailableError struct {
+	Namespace string
+	// Pending means that the cluster is being connected to, and that nothing is known to be wrong.
+	Pending bool
+	// Reason says what is missing and what to do, in a clause without a full stop. It contains no
+	// credentials.
+	Reason string
+}
+
+// recheck is after which time what waits for a target cluster looks again. It is woken when the
+// cluster becomes available.
+const recheck = time.Minute
+
+// Wait returns the time after which the cluster may be available, if no event reports that before.
+func (e *UnavailableError) Wait() time.Duration { return recheck }
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("the target cluster of namespace %s is not available: %s", e.Namespace, e.Reason)
 }
 
 // Cluster is one target cluster. Create one with New.
 type Cluster struct {
-	// Name distinguishes it from the fleet's other target clusters; "" where there is one only.
+	// Name distinguishes it from the fleet's other target clusters: the namespace of the control
+	// cluster that it belongs to. It is "" where there is one only, whose Nodes carry the labels of
+	// slots.
 	Name string
 	// Client for writes and live reads.
 	Client kubernetes.Interface
@@ -31,6 +63,8 @@ type Cluster struct {
 	Evict func(ctx context.Context, eviction *policyv1.Eviction) error
 	// Nodes in the cache of this process.
 	Nodes *objectcache.Nodes
+	// Written are the Nodes that this process has written and Nodes does not show yet.
+	Written *patch.Latest[*corev1.Node]
 	// Reach returns what this process knows of the cluster's API server; nil means that it is not
 	// checked.
 	Reach func() reach.Fact
@@ -49,7 +83,19 @@ func (c *Cluster) Ahead() time.Duration {
 
 // New creates a Cluster whose Nodes the caller provides.
 func New(client kubernetes.Interface) *Cluster {
-	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node]()}
+	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node](), Written: patch.NewLatest[*corev1.Node]()}
+}
+
+// Key returns the name of an object of the cluster as a key that is unique among all target
+// clusters.
+func (c *Cluster) Key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Name, Name: name}
+}
+
+// Serves reports whether the target cluster of a namespace is this one, and available.
+func (c *Cluster) Serves(r Resolver, namespace string) bool {
+	of, err := r.For(namespace)
+	return err == nil && of == c
 }
 
 // Servers are the API servers that decisions depend on: that of the control cluster, and those of
@@ -99,3 +145,8 @@ type Single struct{ Cluster *Cluster }
 
 // For returns the cluster.
 func (s Single) For(string) (*Cluster, error) { return s.Cluster, nil }
+
+// OnNodeChange registers a function for Nodes of the cluster.
+func (s Single) OnNodeChange(f func(of *Cluster, before, after *corev1.Node)) {
+	s.Cluster.Nodes.OnChange(func(before, after *corev1.Node) { f(s.Cluster, before, after) })
+}

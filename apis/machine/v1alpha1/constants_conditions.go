@@ -176,6 +176,9 @@ const (
 	// ReasonInvalidClass means that the object is reconciled, and that no machine of its MachineClass
 	// gets a VM: the class, its Secret or its provider does not exist, or the class is invalid.
 	ReasonInvalidClass = "InvalidClass"
+	// ReasonTargetUnavailable means that the object is reconciled, and that its machines wait for the
+	// target cluster of the namespace, whose Secret is missing or invalid, or which does not answer.
+	ReasonTargetUnavailable = "TargetUnavailable"
 	// ReasonRemarks means that the object is reconciled, and that a part of its spec has another
 	// meaning than its author may expect, as in MCM; the message names it.
 	ReasonRemarks = "Remarks"

@@ -247,6 +247,11 @@ const (
 	//
 	// On: Machines. By: fleet. Value: RFC 3339. See: autoscaler.md.
 	AnnotationUncordonAt = FleetDomain + "uncordon-at"
+	// AnnotationTargetCluster is on a Lease of a namespace: the UID of the Namespace kube-system of
+	// the namespace's target cluster, as it was first.
+	//
+	// On: Leases. By: fleet. Value: UID. See: operations/landscapes.md.
+	AnnotationTargetCluster = FleetDomain + "target-cluster"
 	// AnnotationTraceparent is the trace context of the write that created an object, last sized a
 	// MachineSet, or claimed a Node.
 	//

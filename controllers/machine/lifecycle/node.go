@@ -60,7 +60,10 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 // has rejected is left out, so that an invalid template does not prevent the claim of a Node.
 func wantedNode(w World) nodesync.Wanted {
 	wanted := nodesync.Wanted{
-		Machine: v1alpha1.RefOf(w.Machine), Slot: w.Machine.Labels[v1alpha1.LabelSlot], Rollout: w.Rollout, Applied: nodesync.AppliedOf(w.Machine),
+		Machine: v1alpha1.RefOf(w.Machine), Rollout: w.Rollout, Applied: nodesync.AppliedOf(w.Machine),
+	}
+	if !w.UnlabeledNodes {
+		wanted.Slot = w.Machine.Labels[v1alpha1.LabelSlot]
 	}
 	if at, asked := uncordonAt(w.Machine); asked {
 		wanted.Uncordon = !w.Now.Before(at) && isCordonedByAutoscaler(w.Node.Node)

@@ -35,6 +35,9 @@ type World struct {
 	// NoTarget reports whether there is no target cluster: the machine becomes no Node, and is done
 	// when its VM exists.
 	NoTarget bool
+	// UnlabeledNodes reports whether the Nodes of the target cluster carry no label of a slot: the
+	// cluster belongs to one namespace, and the replica that has the namespace watches all of them.
+	UnlabeledNodes bool
 	// Node in the target cluster.
 	Node NodeFact
 	// Proven is the provider ID of the VM that the cloud has shown to have the machine's UID, as far

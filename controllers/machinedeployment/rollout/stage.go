@@ -63,7 +63,7 @@ func Waits(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, v Verdic
 // which no VM can be created it is.
 func isInvalid(st v1alpha1.MachineDeploymentStatus) bool {
 	valid := machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentValid)
-	return valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass
+	return valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass && valid.Reason != v1alpha1.ReasonTargetUnavailable
 }
 
 // stalledFor returns what a rollout waits for that makes no progress; "" if it does, or waits for

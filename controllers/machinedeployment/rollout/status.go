@@ -75,6 +75,9 @@ func status(all *sets) v1alpha1.MachineDeploymentStatus {
 
 // validity returns the condition Valid.
 func (s report) validity() machinefacts.Condition {
+	if s.w.TargetProblem != "" {
+		return machinefacts.False(v1alpha1.ReasonTargetUnavailable, "Machines wait for the target cluster: "+s.w.TargetProblem)
+	}
 	class := machinefacts.Condition{}
 	if s.newSet != nil {
 		if is := machinefacts.ConditionOfSet(&s.newSet.set.Status, v1alpha1.MachineSetValid); is.Reason == v1alpha1.ReasonInvalidClass {

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"net/netip"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+)
+
+// The values of --target.
+const (
+	targetKubeconfig  = "kubeconfig"
+	targetControl     = "control"
+	targetNone        = "none"
+	targetByNamespace = "namespace"
+)
+
+// resolveTarget sets the options that --target stands for, and reports whether its value is one of
+// those that exist. check records what other flags have to be.
+func (o *options) resolveTarget(check func(ok bool, format string, args ...any)) bool {
+	check(o.target == targetKubeconfig || o.kubeconfigs.Target == "" || o.kubeconfigs.Target == replica.NoTarget,
+		"--target-kubeconfig: expected none with --target=%s, got %q; remove one of them", o.target, o.kubeconfigs.Target)
+	shardBy := assignment.ByDeployment
+	switch o.target {
+	case targetKubeconfig:
+	case targetControl:
+		o.kubeconfigs.Target = o.kubeconfigs.Control
+	case targetNone:
+		o.kubeconfigs.Target = replica.NoTarget
+	case targetByNamespace:
+		o.kubeconfigs.Target, o.Targets.ByNamespace, shardBy = replica.NoTarget, true, assignment.ByNamespace
+		if o.Targets.Select.Labels != "" {
+			o.Targets.Select.Secret = ""
+		}
+		check(!o.Configs.Enabled, "--machine-configuration: expected none with --target=%s: pools are in a target cluster for all namespaces", targetByNamespace)
+		check(o.Fleet.ShardBy == "" || o.Fleet.ShardBy == string(assignment.ByNamespace),
+			"--shard-by: expected %s with --target=%s, got %q; a target cluster has one owner", assignment.ByNamespace, targetByNamespace, o.Fleet.ShardBy)
+	default:
+		return false
+	}
+	if o.Fleet.ShardBy == "" {
+		o.Fleet.ShardBy = string(shardBy)
+	}
+	o.Targets.Refused = nil
+	for _, text := range o.refusedNetworks {
+		network, err := netip.ParsePrefix(text)
+		check(err == nil, "--target-refused-networks: expected networks such as 169.254.0.0/16, got %q", text)
+		o.Targets.Refused = append(o.Targets.Refused, network)
+	}
+	return true
+}
+
+// texts returns networks as texts.
+func texts(networks []netip.Prefix) (all []string) {
+	for _, network := range networks {
+		all = append(all, network.String())
+	}
+	return all
+}

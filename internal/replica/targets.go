@@ -1,0 +1,135 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+)
+
+// findTargets sets how machines find their target clusters. Errors: invalid options.
+func (d *deps) findTargets(around Environment, spread assignment.Spread) (err error) {
+	switch {
+	case d.o.Targets.ByNamespace:
+		if spread.By() != assignment.ByNamespace {
+			return fmt.Errorf("targets by namespace: expected work to be divided by %s, got %s; a target cluster has one owner", assignment.ByNamespace, spread.By())
+		}
+		d.byNamespace, err = newTargetsByNamespace(d, around, spread)
+		d.targets = d.byNamespace
+	case d.target == nil:
+		d.targets = target.None{}
+	default:
+		d.cluster = target.New(d.target)
+		d.cluster.Reach = d.known(d.targetServer, d.targetWall)
+		d.cluster.Lead = func() time.Duration { return d.targetWall.AheadOf(d.wall) }
+		d.targets = target.Single{Cluster: d.cluster}
+	}
+	return err
+}
+
+// newTargetsByNamespace returns the target clusters of namespaces, each of which is open while this
+// replica has machines of its namespace.
+func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread) (*bynamespace.Targets, error) {
+	identities := &targetIdentities{d: d, spread: spread}
+	targets, err := bynamespace.New(bynamespace.Config{
+		Secrets: d.control.CoreV1(), Select: d.o.Targets.Select, Policy: access.Policy{Refused: d.o.Targets.Refused},
+		Connect: func(namespace string, config *rest.Config) (*bynamespace.Link, error) {
+			return d.link(around, namespace, config)
+		},
+		Identify: identities.identify, BlindAfter: d.o.Fleet.Durations.BlindAfter, Clock: around.Clock,
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.view.Machines.OnChange(func(before, after *v1alpha1.Machine) {
+		switch {
+		case before == nil:
+			targets.Use(after.Namespace)
+		case after == nil:
+			targets.Leave(before.Namespace)
+		}
+	})
+	return targets, nil
+}
+
+// link returns a target cluster whose requests pass the Fence. Errors: an invalid configuration.
+func (d *deps) link(around Environment, namespace string, config *rest.Config) (*bynamespace.Link, error) {
+	wall := apianswers.NewClock(around.Clock, "target of "+namespace)
+	if around.TargetTransport != nil {
+		config.Transport = around.TargetTransport(config.Host)
+	}
+	config, err := guarded(config, d.session.fence, targetName, wall)
+	if err != nil {
+		return nil, err
+	}
+	server, err := targetServer(config, d.o.checks(), around.Clock)
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.Wrap(server.Wrap)
+	config.Wrap(decode.PageTransport)
+	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
+	if err != nil {
+		return nil, err
+	}
+	cluster := target.New(client)
+	cluster.Reach = d.known(server, wall)
+	cluster.Lead = func() time.Duration { return wall.AheadOf(d.wall) }
+	return &bynamespace.Link{Cluster: cluster, Run: server.Run, OnServerChange: server.OnChange}, nil
+}
+
+// targetLease is the Lease in each namespace that records which cluster its target is.
+const targetLease = "machine-controller-fleet-target"
+
+// targetIdentities records which cluster is the target of each namespace: an API server that is
+// replaced by one of an empty cluster must not look like the loss of all Nodes.
+type targetIdentities struct {
+	d      *deps
+	spread assignment.Spread
+}
+
+// identify returns an error unless the cluster is the one that the namespace had first. Errors: it
+// is another one; the requests; another replica owns the namespace.
+func (t *targetIdentities) identify(ctx context.Context, namespace string, cluster types.UID) error {
+	owned, done, ok := t.d.session.fence.Admit(ctx, t.spread.Of(namespace, ""))
+	if !ok {
+		return errors.New("this replica does not own the namespace at present")
+	}
+	defer done()
+	leases := t.d.control.CoordinationV1().Leases(namespace)
+	lease, err := leases.Get(owned, targetLease, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = leases.Create(owned, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: targetLease, Annotations: map[string]string{v1alpha1.AnnotationTargetCluster: string(cluster)}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("record the cluster on Lease %s: %w", targetLease, err)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read Lease %s: %w", targetLease, err)
+	}
+	if first := lease.Annotations[v1alpha1.AnnotationTargetCluster]; first != string(cluster) {
+		return fmt.Errorf("its API server is that of another cluster than before: Namespace %s has the UID %s there, and had %q; "+
+			"if the cluster was replaced intentionally, delete Lease %s, and machines whose Nodes are missing are replaced",
+			metav1.NamespaceSystem, cluster, first, targetLease)
+	}
+	return nil
+}

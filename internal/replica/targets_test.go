@@ -1,0 +1,70 @@
+package replica
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+)
+
+// putTarget creates or changes the Secret that names the target cluster of a namespace.
+func (t *trial) putTarget(namespace string, data map[string][]byte) {
+	t.Helper()
+	apiserver.Add(t.control, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: DefaultOptions().Targets.Select.Secret}, Data: data,
+	})
+}
+
+// Machines of a namespace join the cluster that a Secret of the namespace names, whose Nodes carry
+// no labels of slots. Those of a namespace without the Secret wait.
+func TestTargetsByNamespace(t *testing.T) {
+	t.Parallel()
+	o := replicaOptions(func(o *Options) { o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace) })
+	synctest.Test(t, func(t *testing.T) {
+		r := newTrial(t, o, 1, nil)
+		defer r.end()
+		r.createUnmanaged()
+		apiserver.Add(r.target, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
+		r.createClass("a")
+		r.createClass("b")
+		r.putTarget("a", targettest.SecretOf("https://a.example", "t"))
+		served, waiting := r.putRoot("a", "d", 2), r.putRoot("b", "e", 1)
+		r.start("fleet-0")
+		running := func(root string) (n int) {
+			for _, m := range r.machinesOf(root) {
+				if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
+					n++
+				}
+			}
+			return n
+		}
+		r.until("2 machines run", func() bool { return running("d") == 2 })
+		for _, o := range r.target.List("nodes") {
+			if node := typed[corev1.Node](r, o); node.Labels[v1alpha1.LabelSlot] != "" && node.Annotations[v1alpha1.AnnotationMachine] != "" {
+				t.Errorf("Node %s has the labels %v", node.Name, node.Labels)
+			}
+		}
+		time.Sleep(time.Minute)
+		if machines := r.machinesOf("e"); len(machines) != 1 || machines[0].Spec.ProviderID != "" {
+			t.Errorf("without a target cluster: got %d machines of e, want one without a VM", len(machines))
+		}
+		valid := machinefacts.MachineDeploymentCondition(&typed[v1alpha1.MachineDeployment](r, r.control.Get("machinedeployments", "b", "e")).Status, v1alpha1.MachineDeploymentValid)
+		if valid == nil || valid.Reason != v1alpha1.ReasonTargetUnavailable || !strings.Contains(valid.Message, "expected a Secret machine-controller-fleet-target, got none") {
+			t.Errorf("without a target cluster: got the condition %+v", valid)
+		}
+		r.putTarget("b", targettest.SecretOf("https://b.example", "t"))
+		r.until("the other machine runs", func() bool { return running("e") == 1 })
+		r.deleteRoot(served)
+		r.deleteRoot(waiting)
+		r.until("nothing is left", func() bool { return r.missing() == "" && len(r.control.List("machinedeployments")) == 0 })
+	})
+}

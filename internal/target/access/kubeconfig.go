@@ -1,0 +1,150 @@
+package access
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kubeconfig has the parts of a kubeconfig that name others. What they contain is read by name, so
+// that nothing is missed.
+type kubeconfig struct {
+	CurrentContext string  `json:"current-context"`
+	Contexts       []entry `json:"contexts"`
+	Clusters       []entry `json:"clusters"`
+	Users          []entry `json:"users"`
+}
+
+// entry is a named part.
+type entry struct {
+	Name    string         `json:"name"`
+	Context map[string]any `json:"context"`
+	Cluster map[string]any `json:"cluster"`
+	User    map[string]any `json:"user"`
+}
+
+// Fields of a user that are refused, with what to do instead. Any other field that is not known is
+// refused, too.
+var refused = map[string]string{ //nolint:gosec // names of fields, and no credentials
+	"exec":                     "no program is run for a kubeconfig; use a token or a client certificate",
+	"auth-provider":            "no program is run for a kubeconfig; use a token or a client certificate",
+	"client-certificate":       "no file is read for a kubeconfig; use client-certificate-data",
+	"client-key":               "no file is read for a kubeconfig; use client-key-data",
+	"certificate-authority":    "no file is read for a kubeconfig; use certificate-authority-data",
+	"tokenFile":                "no file is read for a kubeconfig; use token, or name the Secret with the token by --target-token-secret",
+	"username":                 "API servers accept no passwords; use a token or a client certificate",
+	"password":                 "API servers accept no passwords; use a token or a client certificate",
+	"as":                       "impersonation is not used; use the credentials of the user itself",
+	"as-uid":                   "impersonation is not used; use the credentials of the user itself",
+	"as-groups":                "impersonation is not used; use the credentials of the user itself",
+	"as-user-extra":            "impersonation is not used; use the credentials of the user itself",
+	"insecure-skip-tls-verify": "the certificate of the server is always verified; use certificate-authority-data",
+}
+
+// readKubeconfig reads what the current context of a kubeconfig names.
+func readKubeconfig(of Secret, token *Secret) (Access, error) {
+	content, err := text(of, KeyKubeconfig)
+	if err != nil {
+		return Access{}, err
+	}
+	var all kubeconfig
+	if err := yaml.Unmarshal([]byte(content), &all); err != nil {
+		return Access{}, fmt.Errorf("key %s: expected a kubeconfig in YAML or JSON, got something else", KeyKubeconfig) // the error may have a token
+	}
+	a, err := all.read(token)
+	if err != nil {
+		return Access{}, fmt.Errorf("key %s: %w", KeyKubeconfig, err)
+	}
+	return a, nil
+}
+
+func (k kubeconfig) read(token *Secret) (a Access, err error) {
+	context, err := named("context", k.CurrentContext, k.Contexts, func(e entry) map[string]any { return e.Context })
+	if err != nil {
+		return a, fmt.Errorf("current-context: %w", err)
+	}
+	clusterName, _ := context["cluster"].(string)
+	userName, _ := context["user"].(string)
+	cluster, err := named("cluster", clusterName, k.Clusters, func(e entry) map[string]any { return e.Cluster })
+	if err != nil {
+		return a, err
+	}
+	user, err := named("user", userName, k.Users, func(e entry) map[string]any { return e.User })
+	if err != nil {
+		return a, err
+	}
+	if file, _ := user["tokenFile"].(string); file != "" && token != nil {
+		value, err := text(*token, KeyToken)
+		if err != nil {
+			return a, fmt.Errorf("Secret %s: %w", token.Name, err)
+		}
+		if value == "" {
+			return a, fmt.Errorf("Secret %s: expected the key %s, got %s", token.Name, KeyToken, listed(token.Data))
+		}
+		user = maps.Clone(user)
+		delete(user, "tokenFile")
+		user["token"] = value
+	}
+	ca, cert, key := "certificate-authority-data", "client-certificate-data", "client-key-data"
+	if err := fields(fmt.Sprintf("cluster %q", clusterName), cluster, map[string]*string{
+		"server": &a.Server, "tls-server-name": &a.ServerName, ca: &a.CA, "proxy-url": &a.Proxy,
+	}); err != nil {
+		return a, err
+	}
+	if err := fields(fmt.Sprintf("user %q", userName), user, map[string]*string{"token": &a.Token, cert: &a.ClientCert, key: &a.ClientKey}); err != nil {
+		return a, err
+	}
+	for field, value := range map[string]*string{ca: &a.CA, cert: &a.ClientCert, key: &a.ClientKey} {
+		decoded, err := base64.StdEncoding.DecodeString(*value)
+		if err != nil {
+			return a, fmt.Errorf("%s: expected base64, got something else", field)
+		}
+		*value = string(decoded)
+	}
+	return a, nil
+}
+
+// named returns the content of the only part of a name.
+func named(kind, name string, all []entry, content func(entry) map[string]any) (map[string]any, error) {
+	var found []map[string]any
+	for _, e := range all {
+		if e.Name == name {
+			found = append(found, content(e))
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("expected one %s %q, got %d", kind, name, len(found))
+	}
+	return found[0], nil
+}
+
+// fields sets what a part has. Errors: a field that is refused or not known, and one that is no
+// string.
+func fields(part string, has map[string]any, known map[string]*string) error {
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		if isEmpty(has[name]) || name == "extensions" || name == "disable-compression" {
+			continue
+		}
+		field, ok := known[name]
+		if !ok {
+			if why := refused[name]; why != "" {
+				return fmt.Errorf("%s: %s is refused: %s", part, name, why)
+			}
+			return fmt.Errorf("%s: %s is refused: it is no field that is known", part, name)
+		}
+		value, ok := has[name].(string)
+		if !ok {
+			return fmt.Errorf("%s: %s: expected a string", part, name)
+		}
+		*field = value
+	}
+	return nil
+}
+
+// isEmpty reports whether a field has the value that it has without being set.
+func isEmpty(value any) bool {
+	return value == nil || value == "" || value == false
+}

@@ -1,0 +1,147 @@
+package bynamespace
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/connection"
+)
+
+// Pauses between attempts to identify a cluster: the first, doubled with each failure, up to the
+// longest.
+const (
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
+	jitter       = 0.5
+)
+
+// live is a connected cluster.
+type live struct {
+	*Link
+
+	one        *one
+	connection *connection.Connection
+	access     access.Access // used by one.run only
+	health     *objectcache.Health
+
+	running sync.WaitGroup
+	end     context.CancelFunc
+}
+
+func newLive(o *one, link *Link, conn *connection.Connection, a access.Access) *live {
+	l := &live{Link: link, one: o, connection: conn, access: a, health: objectcache.NewHealth(o.cfg.Clock)}
+	l.Cluster.Name = o.namespace
+	l.Cluster.Nodes.OnChange(func(before, after *corev1.Node) {
+		for _, f := range o.onNode {
+			f(l.Cluster, before, after)
+		}
+	})
+	link.OnServerChange(func() {
+		for _, f := range o.onServer {
+			f(l.Cluster)
+		}
+	})
+	return l
+}
+
+// start begins to use the cluster, until stop or the end of ctx.
+func (l *live) start(ctx context.Context) {
+	ctx, l.end = context.WithCancel(ctx)
+	l.running.Go(func() { l.Run(ctx) })
+	l.running.Go(func() {
+		if l.identify(ctx) {
+			l.watch(ctx)
+		}
+	})
+}
+
+// stop ends the use of the cluster, and removes its Nodes.
+func (l *live) stop() {
+	l.end()
+	l.running.Wait()
+	for _, node := range l.Cluster.Nodes.All() {
+		l.Cluster.Nodes.Remove(objectcache.Key(node), "")
+	}
+	l.connection.Close()
+}
+
+// identify returns when the cluster is identified; false means that ctx has ended.
+func (l *live) identify(ctx context.Context) bool {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := l.identifyOnce(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			return true
+		}
+		l.one.set(l, false, err.Error())
+		timer := l.one.cfg.Clock.NewTimer(wait.Jitter(pause, jitter))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C():
+		}
+	}
+}
+
+// identifyOnce returns an error unless the cluster answers, and is the one that the namespace had
+// first.
+func (l *live) identifyOnce(ctx context.Context) error {
+	is, err := l.Cluster.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read Namespace %s to identify the cluster: %w", metav1.NamespaceSystem, err)
+	}
+	return l.one.cfg.Identify(ctx, l.one.namespace, is.UID)
+}
+
+// watch watches the Nodes until ctx ends. The target is available after the first list.
+func (l *live) watch(ctx context.Context) {
+	from := objectcache.From(l.Cluster.Client.CoreV1().Nodes())
+	from.Health = l.health
+	list, available := from.List, false
+	from.List = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		nodes, err := list(ctx, options)
+		if err != nil && !available && ctx.Err() == nil {
+			l.one.set(l, false, fmt.Sprintf("its Nodes cannot be listed: %v", err))
+		}
+		return nodes, err
+	}
+	objectcache.Watch(ctx, "Nodes of a target cluster", from, "", &objectcache.Mirror[*corev1.Node]{
+		Store: objectcache.StoreOf(l.Cluster.Nodes),
+		Mine: func() (all []metav1.Object) {
+			for _, node := range l.Cluster.Nodes.All() {
+				all = append(all, node)
+			}
+			return all
+		},
+		Listed: func() {
+			if !available && ctx.Err() == nil {
+				available = true
+				l.one.set(l, true, "")
+			}
+		},
+	})
+}
+
+// broken returns why the Nodes have not been delivered for too long; "" if they are.
+func (l *live) broken(after time.Duration) string {
+	since, err, broken := l.health.Broken()
+	if !broken || l.one.cfg.Clock.Since(since) < l.health.Patience(after) {
+		return ""
+	}
+	if err == nil {
+		return "its API server has not answered since its Nodes were requested"
+	}
+	return fmt.Sprintf("its Nodes are not delivered: %v", err)
+}

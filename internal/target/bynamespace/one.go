@@ -1,0 +1,259 @@
+package bynamespace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/connection"
+)
+
+// one is the target of one namespace.
+type one struct {
+	*Targets
+
+	namespace   string
+	end         func() // of its task
+	users, left int    // guarded by Targets.mu
+
+	wake         chan struct{}
+	main, tokens *secrets // tokens is nil without a Secret for the token
+
+	mu      sync.Mutex
+	link    *live  // the connection, nil while there is none; run only writes it
+	ready   bool   // the target is available
+	problem string // why it is not
+	pending bool   // nothing is known to be wrong
+}
+
+func newOne(t *Targets, namespace string) *one {
+	o := &one{Targets: t, namespace: namespace, wake: make(chan struct{}, 1), problem: "its Secret is not read yet", pending: true}
+	o.main = o.newSecrets(t.cfg.Select.Secret, t.cfg.Select.Labels)
+	if t.cfg.Select.Token != "" {
+		o.tokens = o.newSecrets(t.cfg.Select.Token, "")
+	}
+	return o
+}
+
+// get returns the cluster. Errors: *target.UnavailableError.
+func (o *one) get() (*target.Cluster, error) {
+	o.mu.Lock()
+	link, ready, problem, pending := o.link, o.ready, o.problem, o.pending
+	o.mu.Unlock()
+	if ready {
+		if problem = link.broken(o.cfg.BlindAfter); problem == "" {
+			return link.Cluster, nil
+		}
+	}
+	return nil, &target.UnavailableError{Namespace: o.namespace, Pending: pending, Reason: problem}
+}
+
+// run keeps the target current until ctx ends.
+func (o *one) run(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { o.main.watch(ctx) })
+	if o.tokens != nil {
+		watching.Go(func() { o.tokens.watch(ctx) })
+	}
+	defer o.disconnect("it is closed", true)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.wake:
+			o.update(ctx)
+		}
+	}
+}
+
+// changedSecret has run read the Secrets.
+func (o *one) changedSecret() {
+	select {
+	case o.wake <- struct{}{}:
+	default: // it is going to
+	}
+}
+
+// update connects as the Secrets say now.
+func (o *one) update(ctx context.Context) {
+	if !o.main.isListed() || o.tokens != nil && !o.tokens.isListed() {
+		return
+	}
+	a, err := o.read()
+	if err == nil && o.link != nil && o.link.access.SameCluster(a) {
+		if err = o.link.connection.Use(a); err == nil {
+			o.link.access = a
+			return
+		}
+	}
+	if err == nil {
+		o.disconnect("it is being connected", true)
+		err = o.connect(ctx, a)
+	}
+	if err != nil {
+		o.disconnect(err.Error(), false)
+	}
+}
+
+// read returns what the Secrets say. Errors: a Secret that is missing or invalid.
+func (o *one) read() (access.Access, error) {
+	found := o.main.newest()
+	if found == nil {
+		return access.Access{}, fmt.Errorf("expected %s, got none; create it with a kubeconfig of the target cluster", o.main)
+	}
+	var token *access.Secret
+	if o.tokens != nil {
+		if is := o.tokens.newest(); is != nil {
+			token = &access.Secret{Name: is.Name, Data: is.Data}
+		}
+	}
+	return o.cfg.Policy.Read(o.namespace, access.Secret{Name: found.Name, Data: found.Data}, token)
+}
+
+// set records whether the target is available by a connection, nil if there is none, and why not.
+// What an earlier connection reports has no effect.
+func (o *one) set(by *live, ready bool, problem string) {
+	o.mu.Lock()
+	problem = bounded.Text(problem, bounded.Message)
+	same := by != o.link || o.ready == ready && o.problem == problem
+	if !same {
+		o.ready, o.problem, o.pending = ready, problem, false
+	}
+	o.mu.Unlock()
+	if !same {
+		o.changed(o.namespace)
+	}
+}
+
+// connect begins to use a cluster, which is available when it is identified and its Nodes are
+// listed. Errors: an invalid configuration.
+func (o *one) connect(ctx context.Context, a access.Access) error {
+	conn, err := connection.New(o.cfg.Policy, a)
+	if err != nil {
+		return err
+	}
+	link, err := o.cfg.Connect(o.namespace, conn.Config())
+	if err != nil {
+		return err
+	}
+	is := newLive(o, link, conn, a)
+	o.mu.Lock()
+	o.link = is
+	o.mu.Unlock()
+	is.start(ctx)
+	return nil
+}
+
+// disconnect ends the use of the cluster, if there is one.
+func (o *one) disconnect(why string, pending bool) {
+	before := o.link
+	o.mu.Lock()
+	o.link = nil
+	why = bounded.Text(why, bounded.Message)
+	same := !o.ready && o.problem == why
+	o.ready, o.problem, o.pending = false, why, pending
+	o.mu.Unlock()
+	if before != nil {
+		before.stop()
+	}
+	if !same {
+		o.changed(o.namespace)
+	}
+}
+
+// secrets are the Secrets of one name, or those that a label selector selects.
+type secrets struct {
+	*one
+	name, labels string
+	store        *objectcache.Store[*corev1.Secret]
+
+	mu     sync.Mutex
+	listed bool
+}
+
+func (o *one) newSecrets(name, labels string) *secrets {
+	s := &secrets{one: o, name: name, labels: labels, store: objectcache.NewStore[*corev1.Secret]()}
+	s.store.OnChange(func(_, _ *corev1.Secret) { o.changedSecret() })
+	return s
+}
+
+// String describes the Secrets for an error.
+func (s *secrets) String() string {
+	if s.name != "" {
+		return "a Secret " + s.name
+	}
+	return "a Secret with the labels " + s.labels
+}
+
+func (s *secrets) isListed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listed
+}
+
+// newest returns the newest Secret, nil if there is none.
+func (s *secrets) newest() *corev1.Secret {
+	all := s.store.All()
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(all, func(a, b *corev1.Secret) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// watch watches the Secrets until ctx ends.
+func (s *secrets) watch(ctx context.Context) {
+	api := s.cfg.Secrets.Secrets(s.namespace)
+	selected := ""
+	if s.name != "" {
+		selected = fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
+	}
+	from := objectcache.Source{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selected
+			list, err := api.List(ctx, options)
+			if err != nil && !s.isListed() {
+				s.set(nil, false, fmt.Sprintf("%s cannot be read: %v", s, err))
+			}
+			return list, err
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selected
+			return api.Watch(ctx, options)
+		},
+	}
+	objectcache.Watch(ctx, "Secrets of the target cluster", from, s.labels, &objectcache.Mirror[*corev1.Secret]{
+		Store: s.store,
+		Mine: func() (all []metav1.Object) {
+			for _, secret := range s.store.All() {
+				all = append(all, secret)
+			}
+			return all
+		},
+		Keep: func(secret *corev1.Secret) (*corev1.Secret, bool) {
+			secret.Data = access.Trim(secret.Data)
+			return secret, true
+		},
+		Listed: func() {
+			s.mu.Lock()
+			s.listed = true
+			s.mu.Unlock()
+			s.changedSecret()
+		},
+	})
+}

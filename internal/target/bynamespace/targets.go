@@ -1,0 +1,167 @@
+package bynamespace
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+)
+
+// linger is how long a target stays open after its last user: most have the next one soon, and each
+// connection costs lists.
+const linger = 30 * time.Second
+
+// Selection selects the Secrets of a namespace that name its target cluster.
+type Selection struct {
+	// Secret is the name of the Secret with the kubeconfig, or with server, CA and credentials; ""
+	// means that Labels select it.
+	Secret string
+	// Labels is a label selector. The newest Secret that it selects counts.
+	Labels string
+	// Token is the name of the Secret with the token in the place of a token file; "" means that there
+	// is none.
+	Token string
+}
+
+// Config is the configuration of Targets.
+type Config struct {
+	// Secrets watches Secrets of the control cluster.
+	Secrets corev1client.SecretsGetter
+	Select  Selection
+	Policy  access.Policy
+	// Connect returns the cluster of a namespace, whose requests pass what this process has between
+	// controllers and API servers. Errors: an invalid configuration.
+	Connect func(namespace string, config *rest.Config) (*Link, error)
+	// Identify returns an error unless a cluster, by the UID of its Namespace kube-system, is the one
+	// that a namespace had first.
+	Identify func(ctx context.Context, namespace string, cluster types.UID) error
+	// BlindAfter is how long the Nodes of a cluster may not be delivered before it is not available.
+	BlindAfter time.Duration
+	Clock      clock.WithTickerAndDelayedExecution
+}
+
+// Validate returns an error that names the required fields that are not set.
+func (c Config) Validate() error { return required.Fields(c, "Policy") }
+
+// Link is a target cluster with what keeps it current.
+type Link struct {
+	Cluster *target.Cluster
+	// Run checks the API server until ctx ends. OnServerChange registers a function for when it is
+	// away, and when it is back.
+	Run            func(ctx context.Context)
+	OnServerChange func(f func())
+}
+
+// Targets are the target clusters of the namespaces. New returns them; they are safe for concurrent
+// use.
+type Targets struct {
+	cfg      Config
+	tasks    *pacing.Tasks
+	onNode   []func(of *target.Cluster, before, after *corev1.Node)
+	onChange []func(namespace string)
+	onServer []func(of *target.Cluster)
+
+	mu  sync.Mutex
+	all map[string]*one // by namespace
+}
+
+var _ target.Resolver = (*Targets)(nil)
+
+// New returns Targets without users. Errors: those of Config.Validate.
+func New(cfg Config) (*Targets, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Targets{cfg: cfg, tasks: pacing.NewTasks(), all: map[string]*one{}}, nil
+}
+
+// OnNodeChange is that of target.Resolver.
+func (t *Targets) OnNodeChange(f func(of *target.Cluster, before, after *corev1.Node)) {
+	t.onNode = append(t.onNode, f)
+}
+
+// OnChange calls f each time that the target of a namespace becomes available, or is not available
+// for another reason than before. Call it before Run; f must return soon.
+func (t *Targets) OnChange(f func(namespace string)) { t.onChange = append(t.onChange, f) }
+
+// OnServerChange calls f each time that the API server of a target is away, and when it is back.
+// Call it before Run; f must return soon.
+func (t *Targets) OnServerChange(f func(of *target.Cluster)) { t.onServer = append(t.onServer, f) }
+
+// Run watches Secrets, connects and watches Nodes until ctx ends.
+func (t *Targets) Run(ctx context.Context) { t.tasks.Run(ctx) }
+
+// For returns the target cluster of a namespace. Errors: *target.UnavailableError.
+func (t *Targets) For(namespace string) (*target.Cluster, error) {
+	t.mu.Lock()
+	o := t.all[namespace]
+	t.mu.Unlock()
+	if o == nil {
+		return nil, &target.UnavailableError{Namespace: namespace, Pending: true, Reason: "no machine of the namespace has needed it yet"}
+	}
+	return o.get()
+}
+
+// Use adds a user of the target of a namespace, which is opened for the first.
+func (t *Targets) Use(namespace string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.all[namespace]
+	if o == nil {
+		o = newOne(t, namespace)
+		t.all[namespace] = o
+		o.end = t.tasks.Begin(o.run)
+	}
+	o.users++
+}
+
+// Leave removes a user, which Use has added.
+func (t *Targets) Leave(namespace string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.all[namespace]
+	if o == nil {
+		return
+	}
+	if o.users--; o.users > 0 {
+		return
+	}
+	o.left++
+	left := o.left
+	t.cfg.Clock.AfterFunc(linger, func() { t.close(o, left) })
+}
+
+// close closes a target, unless it had a user since it was left for the given time.
+func (t *Targets) close(o *one, left int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o.users > 0 || o.left != left || t.all[o.namespace] != o {
+		return
+	}
+	delete(t.all, o.namespace)
+	o.end()
+}
+
+// Len returns the number of open targets.
+func (t *Targets) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.all)
+}
+
+// changed reports a change of a namespace's target.
+func (t *Targets) changed(namespace string) {
+	for _, f := range t.onChange {
+		f(namespace)
+	}
+}

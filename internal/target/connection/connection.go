@@ -1,0 +1,152 @@
+package connection
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+)
+
+// MaxBody is the maximum size of an answer that is no watch, in bytes. A page of 500 Nodes has
+// about 10 MB.
+const MaxBody = 64 << 20
+
+// Durations of a connection: until it is established, until TLS is, until an idle one is closed,
+// until one without data is probed, and until it is closed without an answer to that.
+const (
+	dialTimeout  = 10 * time.Second
+	tlsTimeout   = 10 * time.Second
+	idleTimeout  = 90 * time.Second
+	pingAfter    = 10 * time.Second
+	pingTimeout  = 5 * time.Second
+	maxIdleConns = 25
+)
+
+// Connection is the http.RoundTripper to one API server. New returns one.
+type Connection struct {
+	policy access.Policy
+	now    atomic.Pointer[credentials]
+}
+
+// credentials are an Access with the connections that are authenticated by it.
+type credentials struct {
+	access    access.Access
+	transport *http.Transport
+}
+
+// New returns a Connection, which connects with the first request. Errors: certificates that cannot
+// be parsed.
+func New(policy access.Policy, a access.Access) (*Connection, error) {
+	c := &Connection{policy: policy}
+	return c, c.Use(a)
+}
+
+// Use has the next requests use other credentials, of the same server and CA. Errors: certificates
+// that cannot be parsed; then the earlier ones stay.
+func (c *Connection) Use(a access.Access) error {
+	before := c.now.Load()
+	if before != nil && before.access.ClientCert == a.ClientCert && before.access.ClientKey == a.ClientKey {
+		c.now.Store(&credentials{access: a, transport: before.transport})
+		return nil
+	}
+	transport, err := c.transport(a)
+	if err != nil {
+		return err
+	}
+	c.now.Store(&credentials{access: a, transport: transport})
+	if before != nil {
+		before.transport.CloseIdleConnections() // those with requests are closed when these end
+	}
+	return nil
+}
+
+// Close closes the connections that have no request.
+func (c *Connection) Close() { c.now.Load().transport.CloseIdleConnections() }
+
+// Config returns a configuration for clients of this connection.
+func (c *Connection) Config() *rest.Config {
+	return &rest.Config{Host: c.now.Load().access.Server, Transport: c, QPS: -1}
+}
+
+// transport returns the connections for credentials.
+func (c *Connection) transport(a access.Access) (*http.Transport, error) {
+	verify := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.ServerName, RootCAs: x509.NewCertPool()}
+	if !verify.RootCAs.AppendCertsFromPEM([]byte(a.CA)) {
+		return nil, errors.New("expected certificates of the CA in PEM, got something else")
+	}
+	if a.ClientCert != "" {
+		pair, err := tls.X509KeyPair([]byte(a.ClientCert), []byte(a.ClientKey))
+		if err != nil {
+			return nil, errors.New("expected a client certificate and its key in PEM, got something else") // the error may have parts of the key
+		}
+		verify.Certificates = []tls.Certificate{pair}
+	}
+	transport := &http.Transport{
+		DialContext: c.dial, TLSClientConfig: verify, TLSHandshakeTimeout: tlsTimeout, IdleConnTimeout: idleTimeout,
+		MaxIdleConnsPerHost: maxIdleConns, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+	}
+	if a.Proxy != "" {
+		proxy, err := url.Parse(a.Proxy)
+		if err != nil {
+			return nil, errors.New("expected the URL of a proxy, got something else")
+		}
+		transport.Proxy = http.ProxyURL(proxy)
+	}
+	return transport, nil
+}
+
+// dial connects to a host, unless it is in a refused network. A name with several labels is that of
+// a server in DNS; only that of a Service is completed by the search list of the Pod.
+func (c *Connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := netip.ParseAddr(host); err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".svc") && !strings.HasSuffix(host, ".") {
+		address = net.JoinHostPort(host+".", port)
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout, Control: func(_, resolved string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(resolved)
+		if err == nil && c.policy.Refuses(to.Addr()) {
+			return fmt.Errorf("%s is in a network that no target cluster may be in", to.Addr())
+		}
+		return err
+	}}
+	return dialer.DialContext(ctx, network, address)
+}
+
+// RoundTrip sends a request with the current credentials. Errors: those of the connection, and an
+// answer that redirects to another address.
+func (c *Connection) RoundTrip(r *http.Request) (*http.Response, error) {
+	now := c.now.Load()
+	if now.access.Token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+now.access.Token)
+	}
+	answer, err := now.transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if location := answer.Header.Get("Location"); location != "" && answer.StatusCode/100 == http.StatusMultipleChoices/100 {
+		_ = answer.Body.Close()
+		return nil, fmt.Errorf("expected an answer of an API server, got status %d that redirects to another address", answer.StatusCode)
+	}
+	if r.URL.Query().Get("watch") == "" {
+		answer.Body = &bounded{ReadCloser: answer.Body, left: MaxBody}
+	}
+	return answer, nil
+}

@@ -1,0 +1,144 @@
+package connection
+
+import (
+	"bytes"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+)
+
+// server returns a server and how it is reached.
+func server(t *testing.T, handler http.HandlerFunc) access.Access {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return access.Access{Server: s.URL, CA: string(ca), Token: "one"}
+}
+
+func get(t *testing.T, c *Connection, url string) (*http.Response, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&http.Client{Transport: c}).Do(r)
+}
+
+// A watch is open while the token changes.
+func TestOtherCredentialsInterruptNoRequest(t *testing.T) {
+	goOn := make(chan struct{})
+	var seen, connections atomic.Value
+	a := server(t, func(w http.ResponseWriter, r *http.Request) {
+		seen.Store(r.Header.Get("Authorization"))
+		if r.URL.Query().Get("watch") == "" {
+			connections.Store(r.RemoteAddr)
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-goOn
+		_, _ = io.WriteString(w, "end")
+	})
+	c, err := New(access.Policy{}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	watch, err := get(t, c, a.Server+"?watch=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watch.Body.Close() }()
+	a.Token = "two"
+	if err := c.Use(a); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := get(t, c, a.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if got := seen.Load(); got != "Bearer two" || answer.ProtoMajor != 2 {
+		t.Errorf("got %v by HTTP/%d, want the new token by HTTP/2", got, answer.ProtoMajor)
+	}
+	close(goOn)
+	if rest, err := io.ReadAll(watch.Body); string(rest) != "end" || err != nil {
+		t.Errorf("the watch ended with %q, %v", rest, err)
+	}
+}
+
+func TestRefusedAnswersAndAddresses(t *testing.T) {
+	loopback := access.Policy{Refused: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	for name, tc := range map[string]struct {
+		policy  access.Policy
+		handler http.HandlerFunc
+		want    string
+	}{
+		"redirect": {
+			handler: func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "https://other.example", http.StatusFound)
+			},
+			want: "got status 302 that redirects to another address",
+		},
+		"too large": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				part := bytes.Repeat([]byte("x"), 1<<20)
+				for range MaxBody>>20 + 1 {
+					_, _ = w.Write(part)
+				}
+			},
+			want: "expected an answer of at most 67108864 bytes",
+		},
+		"refused network": {policy: loopback, want: "127.0.0.1 is in a network that no target cluster may be in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := server(t, tc.handler)
+			c, err := New(tc.policy, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			answer, err := get(t, c, a.Server)
+			if err == nil {
+				_, err = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// The earlier credentials stay.
+func TestInvalidCertificatesAreRefused(t *testing.T) {
+	a := server(t, func(http.ResponseWriter, *http.Request) {})
+	c, err := New(access.Policy{}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	invalid := a
+	invalid.ClientCert, invalid.ClientKey = "x", "y"
+	if err := c.Use(invalid); err == nil || !strings.Contains(err.Error(), "expected a client certificate and its key in PEM") {
+		t.Errorf("got %v", err)
+	}
+	answer, err := get(t, c, a.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if _, err := New(access.Policy{}, access.Access{CA: "x"}); err == nil || !strings.Contains(err.Error(), "expected certificates of the CA in PEM") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,9 @@
+// Package connection connects to the API server of a target cluster, whose credentials may change,
+// and which its own administrators control.
+//
+// Guarantees: other credentials of the same server are used for the next request, and interrupt
+// none. No answer makes the process connect to another server, and none is larger than MaxBody. An
+// address in a refused network is not connected to, by any name.
+//
+// Not guaranteed: that a watch ends when its credentials do.
+package connection
