@@ -51,9 +51,12 @@ func run(ctx context.Context, o options) error {
 		},
 		Tracer: provider.Tracer(telemetry.Scope), Registry: registry, Die: die, Clock: clock.RealClock{},
 	}
-	if around.Control, around.Target, err = o.kubeconfigs.Read(); err != nil {
+	clusters, err := o.kubeconfigs.Open()
+	if err != nil {
 		return err
 	}
+	around.Control, around.Target, around.Leases = clusters.Control, clusters.Target, clusters.Leases
+	go clusters.Reload(ctx, clock.RealClock{})
 	f, err := replica.New(o.Options, around)
 	if err != nil {
 		return err

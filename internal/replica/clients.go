@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
@@ -21,65 +20,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
-
-// InCluster as a value of --control-kubeconfig means the cluster that the process runs in.
-const InCluster = "inClusterConfig"
-
-// NoTarget as a value of --target-kubeconfig means that there is no target cluster.
-const NoTarget = "none"
-
-// Kubeconfigs are where a process finds its clusters.
-type Kubeconfigs struct {
-	// Control and Target are files. Control may be empty, which means Target, or InCluster; Target may
-	// be empty, which means the cluster that the process runs in, or NoTarget.
-	Control, Target string
-	// QPS is how many requests a second are made to each API server; 0 leaves the pace to the server.
-	// Burst is how many may be sent at once beyond that.
-	QPS   float64
-	Burst int
-}
-
-// Read reads the kubeconfigs of both clusters; target is nil when there is no target cluster.
-// Errors: kubeconfigs that cannot be read, by the flags that name them.
-func (o Kubeconfigs) Read() (control, target *rest.Config, err error) {
-	if err := noticeDeadConnections(); err != nil {
-		return nil, nil, err
-	}
-	controlFlag, controlFile := "control-kubeconfig", o.Control
-	if controlFile == "" {
-		controlFlag, controlFile = "target-kubeconfig", o.Target
-	}
-	if control, err = o.read(controlFlag, controlFile); err != nil {
-		return nil, nil, err
-	}
-	if o.Target == NoTarget {
-		return control, nil, nil
-	}
-	if target, err = o.read("target-kubeconfig", o.Target); err != nil {
-		return nil, nil, err
-	}
-	return control, target, nil
-}
-
-// read reads the kubeconfig that a flag names; an empty name means the cluster that the process
-// runs in.
-func (o Kubeconfigs) read(flag, file string) (*rest.Config, error) {
-	var config *rest.Config
-	var err error
-	if file == "" || file == InCluster {
-		config, err = rest.InClusterConfig()
-	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", file)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--%s=%s: read the kubeconfig: %w", flag, file, err)
-	}
-	config.QPS, config.Burst = float32(o.QPS), o.Burst
-	if o.QPS == 0 {
-		config.QPS = -1 // no limit
-	}
-	return config, nil
-}
 
 // clients are the connections to both clusters. All of them have the Fence below them. Those to the
 // target cluster are nil when there is none.
@@ -136,8 +76,14 @@ func connect(around Environment, fence *fence.Fence, wall *apianswers.Clock, che
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
+	leases := control
+	if around.Leases != nil {
+		if leases, err = guarded(around.Leases, fence, "control", wall); err != nil {
+			return clients{}, fmt.Errorf("control cluster: %w", err)
+		}
+	}
 	c := clients{
-		leases:       control,
+		leases:       leases,
 		wall:         wall,
 		controlLists: apianswers.NewListHealth(around.Clock, "machinedeployments", "machinesets", "machines"),
 		targetLists:  apianswers.NewListHealth(around.Clock, "nodes"),

@@ -26,6 +26,8 @@ type Environment struct {
 	// Control and Target are the connections to the clusters; Target is nil when there is no target
 	// cluster.
 	Control, Target *rest.Config
+	// Leases is the connection to the control cluster for Leases; nil means Control.
+	Leases *rest.Config
 	// Drivers returns the drivers by provider, without the Fence before them. share is the part of the
 	// fleet's work that the replica has now, and now the time of the control cluster.
 	Drivers func(share func() float64, now func() time.Time) (map[string]driver.Driver, error)
