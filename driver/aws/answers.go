@@ -77,53 +77,97 @@ func partOf(operation string) (part, bool) {
 
 // check returns an error unless an answer is one of the cloud to an operation.
 func check(operation string, answer httpclient.Answer, elements int) error {
-	strange := func(format string, args ...any) error {
-		return &strangeError{status: answer.Status, why: fmt.Sprintf(format, args...)}
-	}
-	expected, known := partOf(operation)
-	roots := []string{operation + "Response"}
-	if answer.Status != http.StatusOK {
-		roots, known = []string{"Response", "ErrorResponse"}, false
-	}
-	var names []string // of the elements that are open
-	hasPart, count := false, 0
+	c := newChecked(operation, answer.Status, elements)
 	for decoder := xml.NewDecoder(bytes.NewReader(answer.Body)); ; {
 		token, err := decoder.Token()
-		switch {
-		case errors.Is(err, io.EOF) && count == 0:
-			return strange("it is empty")
-		case errors.Is(err, io.EOF) && known && !hasPart:
-			return strange("it has no %s", expected.name)
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return strange("it is no XML from byte %d on", decoder.InputOffset())
-		}
-		inPart := known && len(names) == 2 && names[1] == expected.name
 		switch t := token.(type) {
 		case xml.StartElement:
-			count++
-			name := t.Name.Local
-			switch {
-			case count > elements:
-				return &httpclient.LimitError{What: "elements", Limit: int64(elements)}
-			case len(names) == maxDepth:
-				return strange("its elements are nested deeper than %d", maxDepth)
-			case len(names) == 0 && (count > 1 || name != roots[0] && name != roots[len(roots)-1]):
-				return strange("it is not a %s", roots[0])
-			case inPart && expected.isList && name != "item":
-				return strange("its %s has other elements than items", expected.name)
-			}
-			names = append(names, name)
-			hasPart = hasPart || known && len(names) == 2 && name == expected.name
+			err = c.start(t.Name.Local)
 		case xml.EndElement:
-			names = names[:len(names)-1]
+			c.names = c.names[:len(c.names)-1]
 		case xml.CharData:
-			if inPart && expected.isList && len(bytes.TrimSpace(t)) > 0 {
-				return strange("its %s is no list", expected.name)
+			err = c.text(t)
+		case nil:
+			if errors.Is(err, io.EOF) {
+				return c.end()
 			}
+			return c.strange("it is no XML from byte %d on", decoder.InputOffset())
+		}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// checked is an answer of which a part was read.
+type checked struct {
+	status   int
+	root     string // the element that it has to be
+	orRoot   string // another one that it may be
+	elements int    // how many it may have
+	expected part
+	known    bool // it has to have the expected part
+
+	names   []string // of the elements that are open
+	hasPart bool
+	count   int // of elements
+}
+
+func newChecked(operation string, status, elements int) *checked {
+	c := &checked{status: status, elements: elements}
+	if status != http.StatusOK {
+		c.root, c.orRoot = "Response", "ErrorResponse"
+		return c
+	}
+	c.root, c.orRoot = operation+"Response", operation+"Response"
+	c.expected, c.known = partOf(operation)
+	return c
+}
+
+func (c *checked) strange(format string, args ...any) error {
+	return &strangeError{status: c.status, why: fmt.Sprintf(format, args...)}
+}
+
+// inPart reports whether the next token is directly in the expected part.
+func (c *checked) inPart() bool {
+	return c.known && len(c.names) == 2 && c.names[1] == c.expected.name
+}
+
+// start checks the beginning of an element.
+func (c *checked) start(name string) error {
+	c.count++
+	switch {
+	case c.count > c.elements:
+		return &httpclient.LimitError{What: "elements", Limit: int64(c.elements)}
+	case len(c.names) == maxDepth:
+		return c.strange("its elements are nested deeper than %d", maxDepth)
+	case len(c.names) == 0 && (c.count > 1 || name != c.root && name != c.orRoot):
+		return c.strange("it is not a %s", c.root)
+	case c.inPart() && c.expected.isList && name != "item":
+		return c.strange("its %s has other elements than items", c.expected.name)
+	}
+	c.names = append(c.names, name)
+	c.hasPart = c.hasPart || c.inPart()
+	return nil
+}
+
+// text checks a text between tags.
+func (c *checked) text(of xml.CharData) error {
+	if c.inPart() && c.expected.isList && len(bytes.TrimSpace(of)) > 0 {
+		return c.strange("its %s is no list", c.expected.name)
+	}
+	return nil
+}
+
+// end checks that nothing is missing.
+func (c *checked) end() error {
+	switch {
+	case c.count == 0:
+		return c.strange("it is empty")
+	case c.known && !c.hasPart:
+		return c.strange("it has no %s", c.expected.name)
+	}
+	return nil
 }
 
 // Service returns the operation of the cloud's API that a request is about, for metrics, such as
