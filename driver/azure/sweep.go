@@ -1,6 +1,7 @@
 package azure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,15 +36,8 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 			return driver.ListMachinesResponse{}, err
 		}
 		for _, vm := range page.items {
-			name, tagged := vm.tags[TagMachine]
-			if !tagged {
-				name = vm.id.name
-			}
-			_, isOurs := vm.tags[TagMachineUID]
-			if vm.tags[TagNamespace] == req.Class.Namespace || !isOurs && vm.tags.isOfCluster(s.at.tags) {
-				if !vm.is(stateDeleting) {
-					machines[vm.id.providerID()] = name
-				}
+			if s.isListed(vm, req.Class.Namespace) {
+				machines[vm.id.providerID()] = cmp.Or(vm.tags[TagMachine], vm.id.name)
 			}
 		}
 		if len(machines) > driver.MaxListed {
@@ -54,6 +48,13 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 		}
 	}
 	return driver.ListMachinesResponse{Machines: machines}, nil
+}
+
+// isListed reports whether a VM belongs to a namespace, or has no tag of a machine and belongs to
+// the cluster of the class, and is not being deleted.
+func (s *session) isListed(vm resource, namespace string) bool {
+	_, isOurs := vm.tags[TagMachineUID]
+	return (vm.tags[TagNamespace] == namespace || !isOurs && vm.tags.isOfCluster(s.at.tags)) && !vm.is(stateDeleting)
 }
 
 // Scope returns the subscription and the endpoint of its cloud.
