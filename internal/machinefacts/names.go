@@ -3,6 +3,7 @@ package machinefacts
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -74,4 +75,32 @@ func Ordinal(m metav1.Object) (ordinal int64, ok bool) {
 func OrdinalIn(set *v1alpha1.MachineSet, m metav1.Object) (ordinal int64, ok bool) {
 	ordinal, ok = Ordinal(m)
 	return ordinal, ok && m.GetName() == Name(set.Name, set.UID, ordinal)
+}
+
+// Revision returns the number of a MachineSet's revision; 0 if it has none that can be read.
+func Revision(set *v1alpha1.MachineSet) int64 {
+	n, err := strconv.ParseInt(set.Annotations[v1alpha1.AnnotationRevision], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// TemplateLabels returns the labels that a machine has from a template: those that controllers
+// write are their own. It may be changed.
+func TemplateLabels(t *v1alpha1.MachineTemplateSpec) map[string]string {
+	return withoutKeys(t.Labels, v1alpha1.IsMachineLabelOfControllers)
+}
+
+// TemplateAnnotations returns the annotations that a machine has from a template: those that
+// controllers write, or delete a machine for, would take effect on each machine, and on the one
+// that is created in its place. It may be changed.
+func TemplateAnnotations(t *v1alpha1.MachineTemplateSpec) map[string]string {
+	return withoutKeys(t.Annotations, v1alpha1.IsMachineAnnotationOfControllers)
+}
+
+func withoutKeys(all map[string]string, excluded func(key string) bool) map[string]string {
+	all = maps.Clone(all)
+	maps.DeleteFunc(all, func(key, _ string) bool { return excluded(key) })
+	return all
 }

@@ -3,6 +3,7 @@ package rollout
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -166,4 +167,108 @@ func newRevision(owned []*v1alpha1.MachineSet, newSet *v1alpha1.MachineSet) int6
 		return machinefacts.Revision(newSet)
 	}
 	return highest + 1
+}
+
+// ignoredFor is how long a deployment has existed, at the least, before it counts as ignored: a
+// fleet that works processes a new one within seconds.
+const ignoredFor = 5 * time.Minute
+
+// decideWithoutStrategy does not reconcile a deployment that Machine Controller Manager has ignored
+// because it names no strategy, and that has no sets. It has had no effect so far, and users who
+// take over to the fleet do not expect machines of it. The next change of its spec is meant for the
+// fleet. decided is false where the other rules decide.
+func decideWithoutStrategy(w World) (v Verdict, decided bool) {
+	d := w.Deployment
+	if d.Spec.Strategy.Type != "" || d.Annotations[v1alpha1.AnnotationStrategy] != "" {
+		return Verdict{}, false
+	}
+	// The fleet wrote it: Machine Controller Manager has no such condition.
+	shown := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentValid)
+	switch {
+	case shown != nil && shown.Reason == v1alpha1.ReasonNoStrategy && d.Status.ObservedGeneration == d.Generation:
+		return Verdict{Do: Rest}, true
+	case shown != nil, len(w.Owned) > 0, isFresh(d, w.Now):
+		return recordStrategy(w)
+	case w.LiveSets == nil:
+		return Verdict{Do: ListSets}, true
+	case len(w.LiveSets) > 0:
+		return recordStrategy(w)
+	}
+	return untouched(d, w.Now, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
+		"fleet. It is not reconciled until its spec changes: "+
+		`set a strategy, as in {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, or delete it`), true
+}
+
+// isFresh reports whether the deployment was created a short while ago, and that no controller has
+// written it.
+func isFresh(d *v1alpha1.MachineDeployment, now time.Time) bool {
+	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && now.Sub(d.CreationTimestamp.Time) < ignoredFor
+}
+
+// recordStrategy records on a deployment without a strategy that the fleet reconciles it:
+// everything else that is written before it has a set may be Machine Controller Manager's. Whether
+// it is invalid is reported elsewhere.
+func recordStrategy(w World) (v Verdict, decided bool) {
+	if len(validation.ValidateMachineDeployment(w.Deployment)) > 0 {
+		return Verdict{}, false
+	}
+	v, _ = prepare(w) // in the same write
+	metav1.SetMetaDataAnnotation(&v.Deployment.ObjectMeta, v1alpha1.AnnotationStrategy, string(v1alpha1.RollingUpdateMachineDeploymentStrategyType))
+	return v, true
+}
+
+// decideDelete deletes all sets, and removes the finalizer when a live list shows none. Sets that
+// have to stay are released. The garbage collector releases them, too, but not those that it does
+// not know yet after its start, or after the definition of MachineSets was installed: those it
+// would delete, as dependents of a deployment that is gone.
+func decideDelete(w World) Verdict {
+	if !slices.Contains(w.Deployment.Finalizers, v1alpha1.FinalizerName) {
+		return Verdict{Do: Rest}
+	}
+	standing := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
+	remaining := slices.DeleteFunc(slices.Clone(standing), func(s *v1alpha1.MachineSet) bool { return w.Done.Deleted[s.UID] || w.Done.Moved[s.UID] })
+	d := w.Deployment.DeepCopy()
+	switch orphans := slices.Contains(d.Finalizers, metav1.FinalizerOrphanDependents); {
+	case orphans && len(remaining) > 0:
+		return Verdict{Do: Release, Sets: remaining}
+	case orphans && len(standing) > 0:
+		return awaitCache()
+	case orphans:
+		return removeFinalizer(w.Deployment)
+	case len(remaining) > 0:
+		return Verdict{Do: Delete, Sets: remaining}
+	case len(w.Owned) > 0:
+		d.Status = status(countSets(w))
+		return Verdict{Do: Rest, Deployment: d}
+	case w.LiveSets == nil:
+		return Verdict{Do: ListSets}
+	case len(w.LiveSets) > 0:
+		return awaitCache()
+	}
+	return removeFinalizer(w.Deployment)
+}
+
+// removeFinalizer removes our finalizer.
+func removeFinalizer(d *v1alpha1.MachineDeployment) Verdict {
+	d = d.DeepCopy()
+	d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
+	return Verdict{Do: Rest, Deployment: d}
+}
+
+// invalid reports what is wrong with the deployment, and changes nothing else.
+func invalid(d *v1alpha1.MachineDeployment, now time.Time, reason, problem string) Verdict {
+	return untouched(d, now, reason, "The MachineDeployment is invalid and not reconciled until it is corrected: "+problem)
+}
+
+// untouched reports why the deployment is not reconciled.
+func untouched(observed *v1alpha1.MachineDeployment, now time.Time, reason, message string) Verdict {
+	d := observed.DeepCopy()
+	d.Status.ObservedGeneration = d.Generation
+	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid, machinefacts.False(reason, message), now)
+	before, is := machinefacts.ConditionOfDeployment(&observed.Status, v1alpha1.MachineDeploymentValid), machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid)
+	v := Verdict{Do: Rest, Deployment: d}
+	if before != is {
+		v.Events = []Event{{Reason: validation.EventReason(reason), Message: message}}
+	}
+	return v
 }

@@ -1,17 +1,21 @@
 package rollout
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 const (
@@ -140,4 +144,157 @@ func CollisionError(released int) error {
 // IsNewSet reports whether a set which has the name of the deployment's new set is it.
 func IsNewSet(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) bool {
 	return metav1.IsControlledBy(set, d) && isOf(set, d)
+}
+
+// createNew creates the new set, after the API server has confirmed that the cache misses none.
+// creating is false while the old sets have to be changed first, or when it was tried.
+func createNew(s *sets) (v Verdict, creating bool) {
+	switch w := s.w; {
+	case slices.ContainsFunc(w.Owned, orphansDependents):
+		return Verdict{Do: Rest}, true // the next set has to adopt the machines, and not to create others in addition to them
+	case w.Done.CreateError != "", isRecreating(s.d) && !s.seemOldGone():
+		return Verdict{}, false
+	case w.LiveSets == nil:
+		return Verdict{Do: ListSets}, true
+	case unseen(w.Owned, w.LiveSets):
+		return awaitCache(), true
+	case isRecreating(s.d) && s.mustCountOld():
+		return Verdict{Do: ReadLive}, true
+	case isRecreating(s.d) && !s.areOldGone():
+		return Verdict{}, false
+	}
+	s.newSet = s.count(newMachineSet(s.d))
+	sizes := &sizing{sets: s}
+	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
+		return v, true // the Nodes of the old machines are marked before the first new one is created
+	}
+	if len(s.old) == 0 { // else it grows in a separate write: a create that takes effect late must not create machines
+		sizes.step()
+	}
+	set := s.newSet.set
+	set.Spec.Replicas = s.newSet.size
+	setChanges{sizes}.complement(s.newSet, set)
+	v = Verdict{Do: Create, Sets: []*v1alpha1.MachineSet{set}}
+	if beginsWithSet(s.d, s.w.Owned) {
+		v.Events = append(v.Events, started(set.Annotations[v1alpha1.AnnotationRevision], set))
+	}
+	if set.Spec.Replicas > 0 {
+		v.Events = append(v.Events, scaled(set, 0))
+	}
+	return v, true
+}
+
+// unseen reports whether the API server has a set of the deployment that the cache does not show.
+func unseen(shown []*v1alpha1.MachineSet, live map[types.UID]bool) bool {
+	for uid := range live {
+		if !slices.ContainsFunc(shown, func(s *v1alpha1.MachineSet) bool { return s.UID == uid }) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitCache rests until the cache shows a set that the API server has, which starts a pass, or
+// until the API server is read again: a set that is deleted in another slot, where its label was
+// edited, is never shown.
+func awaitCache() Verdict { return Verdict{Do: Rest, Wake: machinefacts.LateCache} }
+
+// adjust brings all sets to their next sizes and keeps them in step with the deployment; when there
+// is nothing to change it deletes sets that are beyond the revision history limit, and ends the
+// pass.
+func adjust(s *sets) Verdict {
+	if v, decided := (inPlaceUpdates{s}).update(); decided {
+		return v
+	}
+	sizes := &sizing{sets: s}
+	sizes.step()
+	grows := slices.ContainsFunc(s.all(), func(t *tally) bool { return t.size > t.set.Spec.Replicas })
+	switch { // a set that the cache does not show has machines that count
+	case sizes.needsLive:
+		return Verdict{Do: ReadLive}
+	case grows && !s.w.Confirmed && s.w.LiveSets == nil:
+		return Verdict{Do: ListSets}
+	case s.w.LiveSets != nil && grows && unseen(s.w.Owned, s.w.LiveSets):
+		return awaitCache()
+	case isRecreating(s.d) && s.newSet != nil && s.newSet.size < s.replicas && s.seemOldGone() && s.mustCountOld():
+		return Verdict{Do: ReadLive}
+	}
+	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
+		return v
+	}
+	if v, decided := (inPlaceUpdates{s}).next(); decided {
+		return v
+	}
+	if outdated := s.outdated(); len(outdated) > 0 {
+		return Verdict{Do: Delete, Sets: outdated}
+	}
+	return finish(s)
+}
+
+// rollBack sets the template of an earlier revision on the deployment, and removes the request for
+// it, in one write. What follows is a rollout like any other, to a set that exists already.
+func rollBack(w World) Verdict {
+	d := w.Deployment.DeepCopy()
+	d.Spec.RollbackTo = nil
+	v := Verdict{Do: Save, Deployment: d}
+	to, set := findRevision(w.Owned, w.Deployment.Spec.RollbackTo.Revision)
+	switch {
+	case w.Done.RollbackRefused != "":
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackRefused, Message: fmt.Sprintf("Rollback ignored: the API server refuses the template of revision %s: %s; correct a copy of it, and set it as spec.template",
+			to, w.Done.RollbackRefused)}}
+	case set == nil:
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackRevisionNotFound, Message: "Rollback ignored: there is no revision " + to}}
+	case sameTemplate(&set.Spec.Template, &d.Spec.Template):
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "Rollback ignored: the template is already that of revision " + to}}
+	default:
+		restore(d, set)
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w.Owned, set), 10))
+		v.Events = []Event{{Reason: v1alpha1.EventRollback, Message: fmt.Sprintf("Rolled back to revision %s, machine set %s", to, set.Name)}}
+	}
+	return v
+}
+
+// findRevision returns the set of a revision, and what the revision is called; 0 is the one before
+// the current.
+func findRevision(owned []*v1alpha1.MachineSet, desired int64) (called string, set *v1alpha1.MachineSet) {
+	standing := slices.DeleteFunc(slices.Clone(owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
+	if desired == 0 {
+		slices.SortStableFunc(standing, func(a, b *v1alpha1.MachineSet) int {
+			return cmp.Or(cmp.Compare(machinefacts.Revision(b), machinefacts.Revision(a)), machinefacts.CompareAge(b, a))
+		})
+		if len(standing) < 2 {
+			return "before the current one", nil
+		}
+		return fmt.Sprint(machinefacts.Revision(standing[1])), standing[1]
+	}
+	for _, s := range standing {
+		if machinefacts.Revision(s) == desired {
+			return fmt.Sprint(desired), s
+		}
+	}
+	return fmt.Sprint(desired), nil
+}
+
+// restore copies template and annotations of a set to the deployment. Annotations that only the
+// deployment has stay.
+func restore(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) {
+	template := set.Spec.Template.DeepCopy()
+	delete(template.Labels, v1alpha1.LabelMachineTemplateHash)
+	d.Spec.Template = *template
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	earlier := maps.Clone(set.Annotations)
+	maps.DeleteFunc(earlier, func(key, _ string) bool { return staysOnDeployment(key) || staysOnSet(key) })
+	maps.Copy(d.Annotations, earlier)
+}
+
+// staysOnSet lists the annotations that a rollback does not bring back: those that are about the
+// set itself.
+func staysOnSet(key string) bool {
+	switch key {
+	case v1alpha1.AnnotationIntents, v1alpha1.AnnotationTraceparent, v1alpha1.AnnotationRolling:
+		return true
+	}
+	return false
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // setChanges brings the objects of sets in step with their sizes and with the deployment.
@@ -155,4 +156,72 @@ func (s setChanges) closeOrOpen(t *tally, desired *v1alpha1.MachineSet) {
 	case disabled && !isOld && awaited(t, s.w.Machines[t.set.UID]) == 0: // else a machine would be created twice
 		delete(desired.Labels, v1alpha1.LabelScaleUpDisabled)
 	}
+}
+
+// outdated returns the old sets that are more than are kept for a rollback, when no rollout is in
+// progress.
+func (s *sets) outdated() []*v1alpha1.MachineSet {
+	if s.d.Spec.RevisionHistoryLimit == nil || !s.isComplete() && (!s.d.Spec.Paused || s.d.Spec.RollbackTo != nil) {
+		return nil
+	}
+	var standing []*tally
+	for _, t := range s.old {
+		if t.set.DeletionTimestamp == nil && !s.w.Done.Deleted[t.set.UID] {
+			standing = append(standing, t)
+		}
+	}
+	return beyond(*s.d.Spec.RevisionHistoryLimit, standing)
+}
+
+// beyond returns those of the old sets, the oldest first, that are beyond the limit and have no
+// machines. A set that still has some counts, and stays until it has none.
+//
+//	limit 2, old a b c d, of which b has a machine  →  4 − 2 = 2 are beyond, a and b; a is deleted
+func beyond(limit int32, old []*tally) (outdated []*v1alpha1.MachineSet) {
+	for i, t := range old {
+		if i < len(old)-int(max(limit, 0)) && t.isEmpty() {
+			outdated = append(outdated, t.set)
+		}
+	}
+	return outdated
+}
+
+// frozen returns the set that is frozen, the new one before the others; nil when none is.
+func (s *sets) frozen() *v1alpha1.MachineSet {
+	for _, t := range s.all() {
+		if machinefacts.IsFrozen(t.set) {
+			return t.set
+		}
+	}
+	return nil
+}
+
+// frozenCondition returns the condition Frozen, which names the frozen set.
+func (s report) frozenCondition() machinefacts.Condition {
+	set := s.frozen()
+	if set == nil {
+		return machinefacts.Condition{}
+	}
+	return machinefacts.True(v1alpha1.ReasonMachineDeploymentStateSync,
+		fmt.Sprintf("MachineSet %s is frozen and creates no machines; end the freeze with the annotation %s=true when its cause is gone",
+			set.Name, v1alpha1.AnnotationUnfreeze))
+}
+
+// unfreeze ends the freeze of a set when the deployment has the annotation for it.
+func (s setChanges) unfreeze(desired *v1alpha1.MachineSet) {
+	if _, requested := s.d.Annotations[v1alpha1.AnnotationUnfreeze]; requested {
+		delete(desired.Labels, v1alpha1.LabelFreeze)
+		delete(desired.Annotations, v1alpha1.AnnotationOvershooting)
+	}
+}
+
+// noteFreeze sets the deployment's own label while one of its sets is frozen. A request to unfreeze
+// them has been executed by now.
+func (s report) noteFreeze(d *v1alpha1.MachineDeployment) {
+	delete(d.Annotations, v1alpha1.AnnotationUnfreeze)
+	if s.frozen() == nil {
+		delete(d.Labels, v1alpha1.LabelFreeze)
+		return
+	}
+	d.Labels[v1alpha1.LabelFreeze] = "True" // it has labels: that of its slot
 }

@@ -148,3 +148,213 @@ func (s stalls) firstOfAny(matches func(*v1alpha1.Machine) bool) *v1alpha1.Machi
 	}
 	return nil
 }
+
+// findNoTarget finds an in-place update where no target cluster is configured, so that there are no
+// Nodes to update. The user chooses another strategy.
+func (s stalls) findNoTarget() (cause machinefacts.Condition) {
+	if !s.isUnderWay() || !IsInPlace(s.d) || !s.w.NoTarget {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonInPlaceUpdateNotSupported, fmt.Sprintf(
+		"There is no target cluster, so the machines have no Nodes to update in place and keep their template; set spec.strategy.type to %s or %s",
+		v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType))
+}
+
+// findFailedUpdate finds a machine whose Node was not updated in place. The user corrects the cause
+// and removes the label update-result from the Node, or waits until the machine is replaced after
+// its health timeout.
+func (s stalls) findFailedUpdate() (cause machinefacts.Condition) {
+	m := s.firstOfAny(s.hasFailedInPlace)
+	if m == nil {
+		return cause
+	}
+	why := m.Status.LastOperation.Description
+	if node := nodeOf(s.w.Nodes, m); node != nil && node.Annotations[v1alpha1.AnnotationUpdateFailedReason] != "" {
+		why = node.Annotations[v1alpha1.AnnotationUpdateFailedReason]
+	}
+	return machinefacts.True(v1alpha1.ReasonInPlaceUpdateFailed, fmt.Sprintf(
+		"Machine %s could not be updated in place: %s; to retry the update, correct the cause and remove the label %s from the Node",
+		m.Name, why, v1alpha1.LabelUpdateResult))
+}
+
+// findFrozen finds a new MachineSet that needs more machines and must not create any, because of
+// one of its labels. The user ends the freeze, or removes the label, when its cause is gone.
+func (s stalls) findFrozen() (cause machinefacts.Condition) {
+	if s.newSet == nil || !machinefacts.CreatesNone(s.newSet.set) || s.standing(s.newSet) >= s.newSet.size {
+		return cause
+	}
+	label, end := v1alpha1.LabelScaleUpDisabled, "remove the label when the in-place update is over"
+	if machinefacts.IsFrozen(s.newSet.set) {
+		label, end = v1alpha1.LabelFreeze, "end the freeze with the annotation "+v1alpha1.AnnotationUnfreeze+"=true when its cause is gone"
+	}
+	return machinefacts.True(v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not create machines while it has the label %s; %s", s.newSet.set.Name, label, end))
+}
+
+// findFailedCreation finds a new machine that could not be created. The user corrects what the
+// error names, or rolls back.
+func (s stalls) findFailedCreation() (cause machinefacts.Condition) {
+	m := s.first(s.newSet, hasFailedCreation)
+	if m == nil {
+		return cause
+	}
+	op := m.Status.LastOperation
+	return machinefacts.True(v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s could not be created: %s: %s", m.Name, op.ErrorCode, op.Description))
+}
+
+// findRejected finds a MachineSet, the new one before the others, whose requests to create or
+// delete Machines the API server rejects; old sets need not create any. The user corrects the
+// quota, webhook or admission policy that the message names.
+func (s stalls) findRejected() (cause machinefacts.Condition) {
+	for _, t := range s.all() {
+		c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetReplicaFailure)
+		if c.IsTrue() && (t == s.newSet || c.Reason == v1alpha1.ReasonFailedDelete) {
+			return machinefacts.True(c.Reason, fmt.Sprintf("API server rejects requests of MachineSet %s: %s", t.set.Name, c.Message))
+		}
+	}
+	return cause
+}
+
+// findPreserved finds a new machine that has failed and is preserved, so that it is not replaced.
+// The user ends the preservation.
+func (s stalls) findPreserved() (cause machinefacts.Condition) {
+	m := s.firstUnavailable()
+	if m == nil || !machinefacts.IsPreservedFailed(m, s.w.Now) {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonMachinesPreserved, fmt.Sprintf(
+		"New machine %s has failed and is not replaced while it is preserved; end its preservation with the annotation %s=%s on its Node or on the machine",
+		m.Name, v1alpha1.AnnotationPreserve, v1alpha1.PreserveFalse))
+}
+
+// findUnavailable finds a new machine that is not available. The user follows its lastOperation.
+func (s stalls) findUnavailable() (cause machinefacts.Condition) {
+	m := s.firstUnavailable()
+	if m == nil || machinefacts.IsPreservedFailed(m, s.w.Now) {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available, its phase is %q; see its lastOperation", m.Name, m.Status.CurrentStatus.Phase))
+}
+
+// findTerminating finds a machine whose deletion has not ended. It counts for maxSurge until then,
+// so no machine is created in its place. The user follows its lastOperation, mostly to a pod that
+// cannot be evicted.
+func (s stalls) findTerminating() (cause machinefacts.Condition) {
+	m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
+	if m == nil {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until its deletion has ended; see its lastOperation", m.Name))
+}
+
+// findMissing finds a new MachineSet that has not created all of its machines. The user reads its
+// conditions and Events.
+func (s stalls) findMissing() (cause machinefacts.Condition) {
+	if s.newSet == nil || s.standing(s.newSet) >= s.newSet.size {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New MachineSet %s has %d of %d machines; see its conditions and Events",
+		s.newSet.set.Name, s.standing(s.newSet), s.newSet.size))
+}
+
+// findInvalid finds an old MachineSet that is not reconciled because its spec or its intents are
+// invalid. The user corrects what its condition Valid names.
+func (s stalls) findInvalid() (cause machinefacts.Condition) {
+	for _, t := range s.old {
+		c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetValid)
+		if c.Status == corev1.ConditionFalse && c.Reason != v1alpha1.ReasonInvalidClass && !t.isEmpty() {
+			return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s is invalid and not reconciled: %s", t.set.Name, c.Message))
+		}
+	}
+	return cause
+}
+
+// findHeld finds an old MachineSet that deletes no machines because deletions are held. The user
+// removes the annotation when its reason is gone.
+func (s stalls) findHeld() (cause machinefacts.Condition) {
+	for _, t := range s.old {
+		if c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetDeletionsHeld); c.IsTrue() {
+			return machinefacts.True(c.Reason, fmt.Sprintf("Old MachineSet %s: %s", t.set.Name, c.Message))
+		}
+	}
+	return cause
+}
+
+// findNotDeleted finds an old MachineSet that has more machines than its replicas, has observed
+// them, and deletes none. The user reads its conditions and Events.
+func (s stalls) findNotDeleted() (cause machinefacts.Condition) {
+	for _, t := range s.old {
+		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {
+			return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s has %d machines, its spec has %d, and none of them is being deleted; see its conditions and Events",
+				t.set.Name, n, t.set.Spec.Replicas))
+		}
+	}
+	return cause
+}
+
+// findUncached finds machines of old MachineSets that the API server has and the cache does not:
+// their slot label is missing or wrong, or they were deleted a moment ago. The user waits, since
+// slot labels are corrected automatically.
+func (s stalls) findUncached() (cause machinefacts.Condition) {
+	n := s.uncached()
+	if n == 0 {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf(
+		"Old MachineSets have machines that are not in the cache: %d; their label %s is missing or wrong and is being corrected, or they were deleted a moment ago",
+		n, v1alpha1.LabelSlot))
+}
+
+// findUpdating finds a machine that is being updated in place. The user follows the stage that the
+// message has, mostly to the drain of the Node or to the agent on it.
+func (s stalls) findUpdating() (cause machinefacts.Condition) {
+	if !s.updatesInPlace() {
+		return cause
+	}
+	m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return isUpdating(s.d, s.w.Nodes, m) })
+	if m == nil {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, howFar(nodeOf(s.w.Nodes, m))))
+}
+
+// findNotSelected finds Nodes that wait for a selection where the orchestration type is Manual. The
+// user adds the label.
+func (s stalls) findNotSelected() (cause machinefacts.Condition) {
+	if !s.updatesInPlace() || !isManual(s.d) {
+		return cause
+	}
+	n := inPlaceUpdates(s).waiting()
+	if n == 0 {
+		return cause
+	}
+	return machinefacts.True(v1alpha1.ReasonNodesNotSelected, fmt.Sprintf("Nodes that wait for their in-place update: %d; select them with the label %s=true", n, v1alpha1.LabelSelectedForUpdate))
+}
+
+// findNotSelectable finds an old machine whose Node cannot be selected for its update. The user has
+// the machine become available, and its Node have the condition InPlaceUpdate.
+func (s stalls) findNotSelectable() (cause machinefacts.Condition) {
+	if !s.updatesInPlace() {
+		return cause
+	}
+	for _, t := range s.old {
+		if m := s.first(t, func(m *v1alpha1.Machine) bool { return !inPlaceUpdates(s).mayBeSelected(t, m) }); m != nil {
+			return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf(
+				"Old machine %s cannot be updated in place, its phase is %q; it has to be available, and its Node has to have the condition %s; see its lastOperation",
+				m.Name, m.Status.CurrentStatus.Phase, v1alpha1.NodeInPlaceUpdate))
+		}
+	}
+	return cause
+}
+
+// updatesInPlace reports whether old machines remain that are updated in place to the template of a
+// new MachineSet.
+func (s *sets) updatesInPlace() bool { return s.inPlace && s.newSet != nil && s.isUnderWay() }
+
+// firstUnavailable returns the first machine of the new MachineSet, by name, that is not available
+// and not being deleted.
+func (s stalls) firstUnavailable() *v1alpha1.Machine {
+	return s.first(s.newSet, func(m *v1alpha1.Machine) bool {
+		available, _ := s.availableIn(s.newSet.set, m)
+		return !available && m.DeletionTimestamp == nil
+	})
+}

@@ -3,13 +3,16 @@ package validation
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -200,4 +203,198 @@ func validateClass(class v1alpha1.ClassSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("name"), "Name is required"))
 	}
 	return errs
+}
+
+// validateStrategy checks what belongs to the strategy in effect. Fields of another strategy are
+// ignored.
+func validateStrategy(spec *v1alpha1.MachineDeploymentSpec, path *field.Path) field.ErrorList {
+	strategy := spec.Strategy
+	switch strategy.Type {
+	case v1alpha1.RecreateMachineDeploymentStrategyType:
+		return nil
+	case v1alpha1.RollingUpdateMachineDeploymentStrategyType:
+		if strategy.RollingUpdate == nil {
+			return field.ErrorList{field.Required(path.Child("rollingUpdate"), "type RollingUpdate needs it")}
+		}
+		return validateLimits(strategy.RollingUpdate.UpdateConfiguration, spec.Replicas, path.Child("rollingUpdate"))
+	case v1alpha1.InPlaceUpdateMachineDeploymentStrategyType:
+		if strategy.InPlaceUpdate == nil {
+			return field.ErrorList{field.Required(path.Child("inPlaceUpdate"), "type InPlaceUpdate needs it")}
+		}
+		return validateInPlaceUpdate(strategy.InPlaceUpdate, spec.Replicas, path.Child("inPlaceUpdate"))
+	case "":
+		return validateNoStrategy(strategy, spec.Replicas, path)
+	default:
+		return field.ErrorList{field.Invalid(path.Child("type"), strategy.Type,
+			"strategy type must be one of [InPlaceUpdate Recreate RollingUpdate]")}
+	}
+}
+
+func validateInPlaceUpdate(update *v1alpha1.InPlaceUpdateMachineDeployment, replicas int32, path *field.Path) field.ErrorList {
+	errs := validateLimits(update.UpdateConfiguration, replicas, path)
+	switch update.OrchestrationType {
+	case v1alpha1.OrchestrationTypeAuto, v1alpha1.OrchestrationTypeManual:
+	default:
+		errs = append(errs, field.Invalid(path.Child("orchestrationType"), update.OrchestrationType,
+			"orchestrationType must be either Auto or Manual"))
+	}
+	return errs
+}
+
+// validateNoStrategy treats an empty type as a RollingUpdate, each of whose limits may be missing.
+// MCM rejects an empty type, so that no manifest of MCM's relies on inPlaceUpdate having no effect
+// here, and a user who wrote inPlaceUpdate does not expect the VMs to be replaced.
+func validateNoStrategy(strategy v1alpha1.MachineDeploymentStrategy, replicas int32, path *field.Path) field.ErrorList {
+	if strategy.InPlaceUpdate != nil {
+		return field.ErrorList{field.Required(path.Child("type"), "inPlaceUpdate needs type InPlaceUpdate")}
+	}
+	if strategy.RollingUpdate == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	path = path.Child("rollingUpdate")
+	if limit := strategy.RollingUpdate.MaxUnavailable; limit != nil {
+		errs = append(errs, validateLimit(limit, replicas, path.Child("maxUnavailable"))...)
+	}
+	if limit := strategy.RollingUpdate.MaxSurge; limit != nil {
+		errs = append(errs, validateLimit(limit, replicas, path.Child("maxSurge"))...)
+	}
+	return errs
+}
+
+func validateLimits(limits v1alpha1.UpdateConfiguration, replicas int32, path *field.Path) field.ErrorList {
+	errs := validateLimit(limits.MaxUnavailable, replicas, path.Child("maxUnavailable"))
+	return append(errs, validateLimit(limits.MaxSurge, replicas, path.Child("maxSurge"))...)
+}
+
+// validateLimit requires a number of machines that can be counted. It may be negative, as in MCM;
+// it then counts as 0.
+func validateLimit(limit *intstr.IntOrString, replicas int32, path *field.Path) field.ErrorList {
+	if limit == nil {
+		return field.ErrorList{field.Required(path, "must be a number, or a percentage such as 25%")}
+	}
+	machines, err := intstr.GetScaledValueFromIntOrPercent(limit, int(replicas), true)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, limit.String(), "must be a number, or a percentage such as 25%")}
+	}
+	if machines < math.MinInt32 || machines > MaxReplicas { // a percentage can come to more than 64 bits hold
+		return field.ErrorList{field.Invalid(path, limit.String(), fmt.Sprintf("must not be more than %d machines", MaxReplicas))}
+	}
+	return nil
+}
+
+// KindOfClasses is what class.kind has to be; every other kind means the same.
+const KindOfClasses = "MachineClass"
+
+// RemarksOnMachineDeployment returns what works, as in MCM, and hardly as its author expects.
+func RemarksOnMachineDeployment(spec *v1alpha1.MachineDeploymentSpec) []string {
+	path := field.NewPath("spec")
+	remarks := slices.Concat(
+		negative(path.Child("minReadySeconds"), spec.MinReadySeconds),
+		negative(path.Child("autoPreserveFailedMachineMax"), spec.AutoPreserveFailedMachineMax),
+		negative(path.Child("revisionHistoryLimit"), orZero(spec.RevisionHistoryLimit)),
+		negative(path.Child("progressDeadlineSeconds"), orZero(spec.ProgressDeadlineSeconds)),
+	)
+	return append(remarks, remarksOnTemplate(&spec.Template.Spec, path.Child("template", "spec"))...)
+}
+
+// RemarksOnMachineSet returns what works, as in MCM, and hardly as its author expects.
+func RemarksOnMachineSet(spec *v1alpha1.MachineSetSpec) []string {
+	path := field.NewPath("spec")
+	remarks := slices.Concat(
+		negative(path.Child("minReadySeconds"), spec.MinReadySeconds),
+		negative(path.Child("autoPreserveFailedMachineMax"), spec.AutoPreserveFailedMachineMax),
+	)
+	return append(remarks, remarksOnTemplate(&spec.Template.Spec, path.Child("template", "spec"))...)
+}
+
+func remarksOnTemplate(spec *v1alpha1.MachineSpec, path *field.Path) (remarks []string) {
+	if kind := spec.Class.Kind; kind != "" && kind != KindOfClasses {
+		remarks = append(remarks, fmt.Sprintf("%s: %q is read as %s", path.Child("class", "kind"), kind, KindOfClasses))
+	}
+	if c := spec.MachineConfiguration; c != nil {
+		for _, timeout := range []struct {
+			name  string
+			value *metav1.Duration
+		}{
+			{"drainTimeout", c.MachineDrainTimeout},
+			{"healthTimeout", c.MachineHealthTimeout},
+			{"creationTimeout", c.MachineCreationTimeout},
+			{"inPlaceUpdateTimeout", c.MachineInPlaceUpdateTimeout},
+			{"machinePreserveTimeout", c.MachinePreserveTimeout},
+		} {
+			if timeout.value != nil && timeout.value.Duration < 0 {
+				remarks = append(remarks, fmt.Sprintf("%s: %s counts as 0, no time at all", path.Child(timeout.name), timeout.value.Duration))
+			}
+		}
+		remarks = append(remarks, negative(path.Child("maxEvictRetries"), orZero(c.MaxEvictRetries))...)
+		if c.NodeConditions != nil {
+			remarks = append(remarks, remarksOnConditions(*c.NodeConditions, path.Child("nodeConditions"))...)
+		}
+	}
+	return append(remarks, remarksOnNode(&spec.NodeTemplateSpec, path.Child("nodeTemplate"))...)
+}
+
+// knownConditions returns the types of Node conditions of kubelets, and of node-problem-detector as
+// it is configured by default.
+func knownConditions() []string {
+	return []string{
+		"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable",
+		"KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "FrequentKubeletRestart", "FrequentDockerRestart", "FrequentContainerdRestart",
+		"FrequentUnregisterNetDevice", "KubeletUnhealthy", "ContainerRuntimeUnhealthy", "XfsShutdown", "CperHardwareErrorFatal", "NTPProblem",
+	}
+}
+
+func remarksOnConditions(list string, path *field.Path) (remarks []string) {
+	for name := range strings.SplitSeq(list, ",") {
+		switch name = strings.TrimSpace(name); {
+		case name == "" || slices.Contains(knownConditions(), name):
+		case name == string(corev1.NodeReady):
+			remarks = append(remarks, fmt.Sprintf("%s: no Node on which %s is not False counts as healthy", path, name))
+		default:
+			remarks = append(remarks, fmt.Sprintf("%s: %q is a condition that neither kubelets nor node-problem-detector report by default, and has no effect on a Node without it", path, name))
+		}
+	}
+	return remarks
+}
+
+// remarksOnNode returns what an API server refuses on a Node, together with all that is valid.
+func remarksOnNode(n *v1alpha1.NodeTemplateSpec, path *field.Path) (remarks []string) {
+	refused := func(path *field.Path) {
+		remarks = append(remarks, path.String()+": no Node may have it; the API server refuses all of nodeTemplate when the VM has joined")
+	}
+	for _, key := range slices.Sorted(maps.Keys(n.Labels)) {
+		if len(utilvalidation.IsQualifiedName(key)) > 0 || len(utilvalidation.IsValidLabelValue(n.Labels[key])) > 0 {
+			refused(path.Child("metadata", "labels").Key(key))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(n.Annotations)) {
+		if len(utilvalidation.IsQualifiedName(strings.ToLower(key))) > 0 {
+			refused(path.Child("metadata", "annotations").Key(key))
+		}
+	}
+	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	for i, taint := range n.Spec.Taints {
+		if !slices.Contains(effects, taint.Effect) || len(utilvalidation.IsQualifiedName(taint.Key)) > 0 || len(utilvalidation.IsValidLabelValue(taint.Value)) > 0 {
+			refused(path.Child("spec", "taints").Index(i))
+		}
+	}
+	if !apiequality.Semantic.DeepEqual(n.Spec, corev1.NodeSpec{Taints: n.Spec.Taints}) {
+		remarks = append(remarks, path.Child("spec").String()+": what is there besides taints has no effect")
+	}
+	return remarks
+}
+
+func negative(path *field.Path, n int32) []string {
+	if n >= 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: %d counts as 0", path, n)}
+}
+
+func orZero(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
