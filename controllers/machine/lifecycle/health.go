@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
@@ -232,4 +233,190 @@ func mirror(m *v1alpha1.Machine, node *corev1.Node) {
 	if !same {
 		m.Status.Conditions = conditions
 	}
+}
+
+// DisruptionFact is whether a machine may fail for its health, which leads to its replacement.
+type DisruptionFact int
+
+// The facts. DisruptionPending is the zero value: the machine waits for its disruption.
+const (
+	DisruptionPending DisruptionFact = iota
+	DisruptionAllowed
+	// DisruptionUnneeded means that the machine has no controller, so that it is not replaced.
+	DisruptionUnneeded
+)
+
+// pending is the remark on a machine that waits for its disruption. It names no single cause: the
+// machine is not decided on again when that changes, and the conditions of its root are.
+const pending = "Replacement pending: deletions are held, the deletion budget or the disruption budget is exhausted, or a circuit breaker is open; " +
+	"see the conditions DeletionsHeld and CircuitBreakerOpen of its MachineDeployment, or of its MachineSet if that has no controller"
+
+// unreported is how long a machine waits for its disruption before it reports that: mostly it gets
+// it at once.
+const unreported = 10 * time.Second
+
+// isToBeGivenUp reports whether the machine's Node has been unhealthy for longer than the health
+// timeout, and the machine has its disruption or needs none. A disruption was decided once, and is
+// not decided again here.
+func isToBeGivenUp(w World) bool {
+	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	return may && isSettled(w) && (w.Disruption == DisruptionAllowed || w.Disruption == DisruptionUnneeded && !w.Now.Before(deadline))
+}
+
+// isGivenUp reports whether the machine has failed and is being replaced. A healthy Node does not
+// change that: its set may be about to delete it, and if it counted as healthy until then another
+// one could be replaced at the same time.
+func isGivenUp(w World) bool {
+	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && w.Disruption == DisruptionAllowed
+}
+
+// stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine fails
+// its Node is read live: neither a late cache nor an unreachable API server may end a healthy
+// machine.
+func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
+	if v, decided := beginAnew(w, m); decided {
+		return v
+	}
+	if isEvidenceDue(w) {
+		return do(AskCloud)
+	}
+	if evidence := shownEvidence(w); evidence != "" {
+		setOperation(w, m, v1alpha1.LastOperation{
+			Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: notReadyReason(w, m) + evidence,
+		})
+	}
+	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	switch {
+	case may && w.Now.Before(w.Reach.Settled()):
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, w.Reach.Settled())}
+	case isToBeGivenUp(w) && w.Node.State == NodePresent && !w.Node.Live:
+		return do(FindNode)
+	case isToBeGivenUp(w):
+		return failHealth(w, m)
+	case !may:
+		return Verdict{Do: Rest, Machine: m}
+	case w.Disruption == DisruptionUnneeded:
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}
+	case w.Now.Before(deadline.Add(unreported)):
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline.Add(unreported))}
+	}
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
+		Description: fmt.Sprintf("%s, for longer than the health timeout%s. %s", notReadyReason(w, m), shownEvidence(w), pending),
+	})
+	return Verdict{Do: Rest, Machine: m}
+}
+
+// notReadyReason returns what is wrong with the Node.
+func notReadyReason(w World, m *v1alpha1.Machine) string {
+	switch {
+	case w.Node.State != NodePresent:
+		return fmt.Sprintf("Node %q is missing", NodeName(m))
+	case isForeign(w, m) && w.Node.Node.Spec.ProviderID != "" && !driver.SameVM(m.Spec.ProviderID, w.Node.Node.Spec.ProviderID):
+		return fmt.Sprintf("Node %q belongs to another VM, and not to %s", w.Node.Node.Name, m.Spec.ProviderID)
+	case isForeign(w, m):
+		return foreignNodeMessage(m, w.Node.Node)
+	}
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed {
+		return fmt.Sprintf("Node %q is not updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))
+	}
+	reason, _ := health(w)
+	return fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason)
+}
+
+// failHealth has the machine fail for its health.
+func failHealth(w World, m *v1alpha1.Machine) Verdict {
+	message := notReadyReason(w, m) + ", for longer than the health timeout; the machine has failed" + shownEvidence(w)
+	setPhase(w, m, v1alpha1.MachineFailed, false)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed, Description: message,
+	})
+	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventHealthTimedOut, Message: message}}}
+}
+
+// EvidenceFact is what the cloud has reported of the VM of a machine whose Node is unreachable. It
+// is for people: no decision depends on it.
+type EvidenceFact struct {
+	// MayAsk reports whether the cloud may be asked: it was not since the machine is unhealthy, and
+	// the limit on such calls allows one.
+	MayAsk bool
+	// Text is what it has reported; "" when it was not asked.
+	Text string
+}
+
+// isUnreachable reports whether the machine is unhealthy because its Node is gone, or its kubelet
+// does not report: it may be that the VM does not run.
+func isUnreachable(w World) bool {
+	if w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineUnknown || isForeign(w, w.Machine) {
+		return false
+	}
+	if w.Node.State != NodePresent {
+		return w.Node.State == NodeAbsent
+	}
+	ready := machinefacts.NodeCondition(w.Node.Node, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionUnknown
+}
+
+// isEvidenceDue reports whether the cloud is to be asked for the VM of a machine whose Node is
+// unreachable.
+func isEvidenceDue(w World) bool {
+	_, missing := missingForCloud(w)
+	return w.Evidence.MayAsk && !w.Reach.Away && missing == "" && isUnreachable(w)
+}
+
+// shownEvidence returns what a text about a unreachable Node ends with: what the cloud has reported
+// of its VM; "" when that is nothing.
+func shownEvidence(w World) string {
+	if w.Evidence.Text == "" || !isUnreachable(w) {
+		return ""
+	}
+	return "; " + w.Evidence.Text
+}
+
+// EvidenceOf returns what the cloud has answered in this pass about the VM of a machine whose Node
+// is unreachable, with the time; "" when that shows nothing.
+func EvidenceOf(w World) string {
+	exists := w.VM.State == VMPresent || w.VM.State == VMUninitialized
+	var answer string
+	switch {
+	case w.Failure != nil:
+		answer = fmt.Sprintf("did not report whether it has its VM (%s)", w.Failure.Code)
+	case w.VM.State == VMAbsent:
+		answer = "had no VM of this machine"
+	case exists && w.VM.VM.State != "":
+		answer = fmt.Sprintf("reported the state of its VM as %q", w.VM.VM.State)
+	case exists:
+		answer = "had its VM"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("the cloud %s at %s", answer, w.Now.UTC().Format(time.RFC3339))
+}
+
+// checkSetUp decides when the machine has failed before its Node joined, the Node is healthy, and
+// the VM is not set up: such a machine does not recover. Its Node lacks what InitializeMachine
+// does, such as routes for its pods. The cloud is asked, since a machine does not record which of
+// the calls has failed.
+func checkSetUp(w World) (v Verdict, decided bool) {
+	if !isHealthy(w) || w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || !neverJoined(w.Machine) {
+		return Verdict{}, false
+	}
+	switch w.VM.State {
+	case VMUninitialized: // it remains so: nothing is created for a machine that has failed
+		v = Verdict{Do: Rest, Machine: observed(w)}
+		if w.VM.Invalid != "" { // whether it is, the driver has not shown
+			v.Wake, v.Waiting = ownerRetry, aboutVM
+		}
+		return v, true
+	case VMUnknown:
+	case VMAbsent, VMPresent, VMEnding, VMHidden:
+		return Verdict{}, false
+	}
+	switch _, missing := missingForCloud(w); {
+	case missing != "" || w.Failure != nil:
+		return Verdict{Do: Rest, Machine: observed(w), Wake: ownerRetry, Waiting: aboutVM}, true
+	case !w.Secret.Read:
+		return do(ReadSecret), true
+	}
+	return do(FindVM), true
 }

@@ -5,8 +5,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
@@ -197,3 +201,148 @@ func rest(wake time.Duration) Verdict { return Verdict{Do: Rest, Wake: wake} }
 
 // do names an action.
 func do(action Action) Verdict { return Verdict{Do: action} }
+
+// explained returns a verdict on a machine that is being deleted with the reason for what it
+// deletes.
+func explained(w World, v Verdict) Verdict {
+	if v.Do == DeleteVM || v.Do == DeleteNode {
+		v.Why = whyDeleted(w)
+	}
+	return v
+}
+
+// whyDeleted returns why the machine is being deleted: as it was recorded when its deletion began,
+// or as it can be seen.
+func whyDeleted(w World) receipt.Reason {
+	if why, recorded := recordedReason(w.Machine); recorded {
+		return why
+	}
+	return whySeen(w)
+}
+
+// whySeen returns why the machine is being deleted as far as the facts show. Before anything is
+// deleted of the machine, its set still has the reason for which the set has deleted it.
+func whySeen(w World) receipt.Reason {
+	if w.Decided.IsValid() {
+		return w.Decided
+	}
+	if isToBeDeleted(w) {
+		return whyTriggered(w)
+	}
+	if node, _ := ownNode(w); node != nil && node.DeletionTimestamp != nil {
+		return whyNodeDeleted(node)
+	}
+	return receipt.Because(receipt.MachineDeleted, fmt.Sprintf("at %s, by a client; the fleet has recorded no decision",
+		w.Machine.DeletionTimestamp.UTC().Format(time.RFC3339)))
+}
+
+// whyTriggered returns the reason for a machine whose deletion an annotation requests.
+func whyTriggered(w World) receipt.Reason {
+	on := "the Machine"
+	if w.Machine.Annotations[v1alpha1.AnnotationTriggerDeletion] != "true" {
+		on = "Node " + NodeName(w.Machine)
+	}
+	return receipt.Because(receipt.DeletionTriggered, fmt.Sprintf("annotation %s on %s", v1alpha1.AnnotationTriggerDeletion, on))
+}
+
+// whyNodeDeleted returns the reason for a machine whose Node is being deleted.
+func whyNodeDeleted(node *corev1.Node) receipt.Reason {
+	return receipt.Because(receipt.NodeDeleted, fmt.Sprintf("Node %s was deleted at %s by another client", node.Name, node.DeletionTimestamp.UTC().Format(time.RFC3339)))
+}
+
+// recordReason records on a machine, which is about to be Terminating, why it is deleted. It is a
+// condition, because the status is written at that time anyway, and replaces what a Node or a
+// client may have left under that type.
+func recordReason(w World, m *v1alpha1.Machine) {
+	why := whySeen(w)
+	m.Status.Conditions = append(slices.DeleteFunc(slices.Clone(m.Status.Conditions), isReason), corev1.NodeCondition{
+		Type: v1alpha1.MachineDeleting, Status: corev1.ConditionTrue, Reason: string(why.Rule), Message: why.Evidence,
+		LastHeartbeatTime: metav1.NewTime(w.Now), LastTransitionTime: metav1.NewTime(w.Now),
+	})
+}
+
+// recordedReason returns the reason that is recorded on a machine; recorded is false before its
+// deletion has begun, and for one whose deletion another controller has begun.
+func recordedReason(m *v1alpha1.Machine) (why receipt.Reason, recorded bool) {
+	i := slices.IndexFunc(m.Status.Conditions, isReason)
+	if i < 0 || m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating {
+		return receipt.Reason{}, false
+	}
+	why = receipt.Because(receipt.Rule(m.Status.Conditions[i].Reason), m.Status.Conditions[i].Message)
+	return why, why.IsValid()
+}
+
+func isReason(c corev1.NodeCondition) bool { return c.Type == v1alpha1.MachineDeleting }
+
+// Pauses between calls that ask whether a VM has ended: a quarter of the time that it has taken so
+// far, between these two. So one that ends at once is seen at once, one that takes a minute is
+// asked for some twenty times, and none is seen more than 10 s late.
+const (
+	shortestEndingPause = 250 * time.Millisecond
+	longestEndingPause  = 10 * time.Second
+)
+
+// askAgain is when the cloud is asked again about a VM that is ending.
+func (vm VMFact) askAgain() time.Time {
+	pause := vm.AskedAt.Sub(vm.EndingSince) / 4
+	return vm.AskedAt.Add(min(max(pause, shortestEndingPause), longestEndingPause))
+}
+
+// PassError is an error of an API server with an action, which has lasted for a while. The action
+// is tried again.
+type PassError struct {
+	Code    driver.Code
+	Message string
+}
+
+// reportPassError records the error for which a machine makes no progress. No machine fails for it:
+// a replacement would meet the same error. A machine that is unhealthy or has failed keeps the
+// report of that.
+func reportPassError(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	switch phase := m.Status.CurrentStatus.Phase; {
+	case isWaitedAfter(w):
+		return rest(0) // it only waits, and the autoscaler reads what it waits for
+	case m.DeletionTimestamp != nil:
+		noteToken(w, m)
+		if m.Status.LastOperation.Type != v1alpha1.MachineOperationDelete {
+			endBackoff(m) // it is that of the creation
+		}
+		return Verdict{Do: Rest, Machine: m, Events: notePassError(w, m, v1alpha1.MachineOperationDelete, v1alpha1.EventDeleteFailed)}
+	case isBeingCreated(w):
+		setPhase(w, m, v1alpha1.MachineCrashLoopBackOff, false)
+		return Verdict{Do: Rest, Machine: m, Events: notePassError(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
+	case phase == v1alpha1.MachinePending:
+		return Verdict{Do: Rest, Machine: m, Events: notePassError(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
+	case phase == v1alpha1.MachineRunning:
+		setOperation(w, m, v1alpha1.LastOperation{ // not a failure that its set should report
+			Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateProcessing, ErrorCode: w.PassError.Code.String(), Description: w.PassError.Message,
+		})
+		return Verdict{Do: Rest, Machine: m}
+	}
+	return rest(0)
+}
+
+// notePassError records that an operation fails, and returns the Event of that; none if it was
+// reported before.
+func notePassError(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, reason string) []Event {
+	if _, known := noteFailure(w, m, op, w.PassError.Code, w.PassError.Message); known {
+		return nil
+	}
+	return []Event{{Reason: reason, Message: w.PassError.Message}}
+}
+
+// endPassError records that the error of a machine is over, where its Node is in sync.
+func endPassError(w World, v Verdict) Verdict {
+	last := w.Machine.Status.LastOperation
+	if last.Type != v1alpha1.MachineOperationUpdate || last.ErrorCode == "" || v.Machine != nil && v.Machine.Status.LastOperation != last {
+		return v
+	}
+	if v.Machine == nil {
+		v.Machine = w.Machine.DeepCopy()
+	}
+	setOperation(w, v.Machine, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateSuccessful, Description: "The Node is in sync",
+	})
+	return v
+}
