@@ -35,7 +35,7 @@ const (
 	EventUndecodable       = "Undecodable"
 )
 
-func machineEvents() []EventReason {
+func creationEvents() []EventReason {
 	machine := []string{"Machine"}
 	return []EventReason{
 		{
@@ -63,6 +63,12 @@ func machineEvents() []EventReason {
 			"No healthy Node appeared within the creation timeout. The machine fails, and its MachineSet replaces it.",
 			"See [Pending](troubleshooting.md#a-machine-stays-in-pending).",
 		},
+	}
+}
+
+func machineEvents() []EventReason {
+	machine := []string{"Machine"}
+	return []EventReason{
 		{
 			EventNodeUnhealthy, true, machine,
 			"The Node of a machine that was running has become unhealthy, or is missing. The message names the condition.",
