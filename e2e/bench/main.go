@@ -18,7 +18,9 @@ import (
 
 // settings of the cloud during the measurements; the figures of MCM that we compare with were taken
 // with the same.
-const settings = `{"latency":{"CreateInstance":{"mean":"200ms","spread":"0s"},"DeleteInstance":{"mean":"200ms","spread":"0s"}},"bootTime":{"mean":"3s","spread":"0s"},"stopTime":{"mean":"0s","spread":"0s"}}`
+const settings = `{
+"latency":{"CreateInstance":{"mean":"200ms","spread":"0s"},"DeleteInstance":{"mean":"200ms","spread":"0s"}},
+"bootTime":{"mean":"3s","spread":"0s"},"stopTime":{"mean":"0s","spread":"0s"}}`
 
 // fleetSize is how many replicas a lab of our own has.
 const fleetSize = 3
@@ -127,6 +129,11 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			return false, err
 		}
 	}
+	return conclude(measured, once, o.dir)
+}
+
+// conclude prints and writes the report of all samples.
+func conclude(measured []sample, once sample, dir string) (missed bool, err error) {
 	if len(measured) == 0 {
 		measured = []sample{{}}
 	}
@@ -138,7 +145,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		return false, err
 	}
 	fmt.Print(table(rows))
-	return anyMissed(rows), write(rows, filepath.Join(o.dir, "bench.json"))
+	return anyMissed(rows), write(rows, filepath.Join(dir, "bench.json"))
 }
 
 // toReplicas applies an action to all replicas.
