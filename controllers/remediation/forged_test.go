@@ -3,11 +3,13 @@ package remediation
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
@@ -161,4 +163,25 @@ func TestConcerned(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
+}
+
+// An annotation that another client has written must not cause unlimited replacements.
+func TestInvalidDisruptionsAreNotOverwritten(t *testing.T) {
+	d := deployment()
+	d.Annotations = map[string]string{v1alpha1.AnnotationDisruptions: "nonsense"}
+	s := set("s", d, 1)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, d)
+		defer b.end()
+		b.Breakers().Receive(nil, []string{"r"})
+		for _, obj := range []any{class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now().Add(-time.Hour))} {
+			b.feed(obj)
+		}
+		if _, err := b.deployments.reconcile(t.Context(), types.NamespacedName{Namespace: "n", Name: "d"}); err == nil || !strings.Contains(err.Error(), "remove the annotation") {
+			t.Errorf("want an error that says what to do, got %v", err)
+		}
+		if len(b.api.Actions()) > 0 {
+			t.Errorf("requests %v", b.api.Actions())
+		}
+	})
 }
