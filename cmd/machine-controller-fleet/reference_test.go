@@ -26,8 +26,8 @@ func TestHelp(t *testing.T) {
 
 const referenceHead = `# Flags
 
-Generated from the code by ` + "`go test ./cmd/machine-controller-fleet -update`" + `; do not edit. What ` + "`--help`" + ` prints, as tables. How to set flags in a file,
-and which defaults differ from Machine Controller Manager's, is in [configure](operations/configure.md).
+Generated from the code by ` + "`go test ./cmd/machine-controller-fleet -update`" + `; do not edit. What ` + "`--help`" + ` prints, as
+tables. How to set flags in a file, and which defaults differ from Machine Controller Manager's, is in [configure](operations/configure.md).
 
 `
 

@@ -27,11 +27,13 @@ func TestNames(t *testing.T) {
 }
 
 func TestProviderIDs(t *testing.T) {
-	const own = "azure:///subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm"
+	const vms = "/providers/Microsoft.Compute/virtualMachines/"
+	const own = "azure:///subscriptions/S/resourceGroups/g" + vms + "vm"
 	for text, want := range map[string]string{
-		own: "/subscriptions/S/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm",
-		"azure:///subscriptions/s/resourcegroups/G/providers/microsoft.compute/virtualmachines/VM": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/VM",
-		"azure:///westeurope/vm":                            "/subscriptions/S/resourceGroups/class/providers/Microsoft.Compute/virtualMachines/vm",
+		own: "/subscriptions/S/resourceGroups/g" + vms + "vm",
+		"azure:///subscriptions/s/resourcegroups/G/providers/microsoft.compute/virtualmachines/VM": "/subscriptions/s/resourceGroups/g" + vms + "VM",
+
+		"azure:///westeurope/vm":                            "/subscriptions/S/resourceGroups/class" + vms + "vm",
 		strings.Replace(own, "/S/", "/other/", 1):           "",
 		strings.Replace(own, "virtualMachines", "disks", 1): "",
 		strings.Replace(own, "/g/", "/../", 1):              "",

@@ -15,21 +15,24 @@ const fullSpec = `{
 		"hardwareProfile": {"vmSize": "Standard_D4_v3"},
 		"osProfile": {
 			"adminUsername": "core", "computerName": "ignored", "adminPassword": "ignored", "customData": "ignored",
-			"linuxConfiguration": {"disablePasswordAuthentication": true, "ssh": {"publicKeys": {"path": "/home/core/.ssh/authorized_keys", "keyData": "ssh-rsa AAAA"}}}
+			"linuxConfiguration": {"disablePasswordAuthentication": true,
+				"ssh": {"publicKeys": {"path": "/home/core/.ssh/authorized_keys", "keyData": "ssh-rsa AAAA"}}}
 		},
 		"storageProfile": {
 			"imageReference": {"communityGalleryImageID": "/CommunityGalleries/g/Images/i/Versions/1"},
 			"diskControllerType": "NVMe",
 			"osDisk": {"name": "ignored", "caching": "ReadWrite", "createOption": "FromImage", "diskSizeGB": 50,
 				"managedDisk": {"storageAccountType": "Premium_LRS", "securityProfile": {"securityEncryptionType": "VMGuestStateOnly"}}},
-			"dataDisks": [{"name": "data", "lun": 0, "caching": "None", "storageAccountType": "Premium_LRS", "diskSizeGB": 10, "imageRef": {"id": "/image"}},
+			"dataDisks": [
+				{"name": "data", "lun": 0, "caching": "None", "storageAccountType": "Premium_LRS", "diskSizeGB": 10, "imageRef": {"id": "/image"}},
 				{"lun": 1, "storageAccountType": "Standard_LRS", "diskSizeGB": 20}]
 		},
 		"networkProfile": {"acceleratedNetworking": true, "networkInterfaces": {}},
 		"identityID": "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/i",
 		"diagnosticsProfile": {"enabled": true, "storageURI": "https://storage"},
 		"securityProfile": {"securityType": "ConfidentialVM", "uefiSettings": {"vtpmEnabled": true, "secureBootEnabled": true}},
-		"capacityReservation": {"capacityReservationGroupID": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/r"},
+		"capacityReservation": {
+			"capacityReservationGroupID": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/r"},
 		"zone": 2
 	}
 }`

@@ -50,7 +50,8 @@ const azureSpec = `{
 		"hardwareProfile": {"vmSize": "Standard_D4_v3"},
 		"osProfile": {"adminUsername": "core", "linuxConfiguration": {"disablePasswordAuthentication": true}},
 		"storageProfile": {
-			"imageReference": {"id": "/image"}, "osDisk": {"createOption": "FromImage", "diskSizeGB": 50, "managedDisk": {"storageAccountType": "Standard_LRS"}},
+			"imageReference": {"id": "/image"},
+			"osDisk": {"createOption": "FromImage", "diskSizeGB": 50, "managedDisk": {"storageAccountType": "Standard_LRS"}},
 			"dataDisks": [{"lun": 0, "name": "data", "storageAccountType": "Standard_LRS", "diskSizeGB": 10}]
 		},
 		"zone": 1

@@ -15,7 +15,8 @@ groups:
 - name: g
   rules:
   - {record: job:a, expr: b}
-  - {alert: A, expr: a, for: 5m, labels: {severity: warning}, annotations: {summary: 'Replica {{ $labels.pod }} waits', runbook_url: https://example.org/docs/A.md}}
+  - {alert: A, expr: a, for: 5m, labels: {severity: warning}, annotations: {summary: 'Replica {{ $labels.pod }} waits',
+    runbook_url: https://example.org/docs/A.md}}
   - {alert: B, expr: b, labels: {severity: critical}, annotations: {summary: b, runbook_url: https://example.org/docs/B.md}}
   - {alert: B, expr: b, labels: {severity: warning}, annotations: {summary: b, runbook_url: https://example.org/docs/B.md}}
 `

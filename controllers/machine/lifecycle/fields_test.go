@@ -11,22 +11,26 @@ import (
 // misspelled ones.
 func TestFieldsThatConcernUsers(t *testing.T) {
 	for path := range strings.FieldsSeq(`
-		properties.securityProfile.encryptionAtHost properties.encryptionathost properties.securityprofil.secureBoot properties.storageProfile.osDisk.managedDisk.diskEncryptionSet
-		properties.storageProfile.dataDisks[].encryptionSettings properties.storageProfile.osDisk.managedDisk.diskEncryptionSet.id properties.networkProfile.networkSecurityGroup
-		properties.osProfile.adminPassword properties.osProfile.secrets properties.osProfile.allowExtensionOperations.ssh properties.identity publicIPAddress
-		blockDevices[].encrypted blockDevices[].ebs.kmsKeyId blockDevices[].ebs.encripted enclaveOptions.enabled networkInterfaces[].publicIp metadataOptions.httpTokens
-		instanceMetadataOptions.instanceMetadataTags disableApiTermination iamInstanceProfile shieldedInstanceConfig.enableVtpm confidentialInstanceConfig deletionProtection
-		properties.additionalCapabilities.ultraSSDEnabled properties.priority properties.evictionPolicy properties.billingProfile.maxPrice properties.licenseType properties.host.id
-		properties.hostGroup.id properties.storageProfile.osDisk.diffDiskSettings properties.storageProfile.dataDisks[].diskIOPSReadWrite
-		instanceMarketOptions.marketType spotOptions spotPrize creditSpecification.cpuCredits licenseSpecifications hibernationOptions capacityReservationTarget placement.tenancy
-		placement.hostId scheduling.preemptible scheduling.provisioningModel blockDevices[].ebs.throughputMibps`) {
+		properties.securityProfile.encryptionAtHost properties.encryptionathost properties.securityprofil.secureBoot
+		properties.storageProfile.osDisk.managedDisk.diskEncryptionSet properties.storageProfile.dataDisks[].encryptionSettings
+		properties.storageProfile.osDisk.managedDisk.diskEncryptionSet.id properties.networkProfile.networkSecurityGroup
+		properties.osProfile.adminPassword properties.osProfile.secrets properties.osProfile.allowExtensionOperations.ssh properties.identity
+		publicIPAddress blockDevices[].encrypted blockDevices[].ebs.kmsKeyId blockDevices[].ebs.encripted enclaveOptions.enabled
+		networkInterfaces[].publicIp metadataOptions.httpTokens instanceMetadataOptions.instanceMetadataTags disableApiTermination
+		iamInstanceProfile shieldedInstanceConfig.enableVtpm confidentialInstanceConfig deletionProtection
+		properties.additionalCapabilities.ultraSSDEnabled properties.priority properties.evictionPolicy properties.billingProfile.maxPrice
+		properties.licenseType properties.host.id properties.hostGroup.id properties.storageProfile.osDisk.diffDiskSettings
+		properties.storageProfile.dataDisks[].diskIOPSReadWrite instanceMarketOptions.marketType spotOptions spotPrize
+		creditSpecification.cpuCredits licenseSpecifications hibernationOptions capacityReservationTarget placement.tenancy placement.hostId
+		scheduling.preemptible scheduling.provisioningModel blockDevices[].ebs.throughputMibps`) {
 		if !concernsUser(path) {
 			t.Errorf("%s is ignored without a user's consent", path)
 		}
 	}
 	for path := range strings.FieldsSeq(`
-		properties.osProfile.computerName properties.osProfile.customData properties.networkProfile.networkInterfaces properties.storageProfile.osDisk.name hostname
-		blockDevices[].noDevice blockDevices[].virtualName kernelId ramdiskId proximityPlacementGroup.id zone description userDataBase64`) {
+		properties.osProfile.computerName properties.osProfile.customData properties.networkProfile.networkInterfaces
+		properties.storageProfile.osDisk.name hostname blockDevices[].noDevice blockDevices[].virtualName kernelId ramdiskId
+		proximityPlacementGroup.id zone description userDataBase64`) {
 		if concernsUser(path) {
 			t.Errorf("%s is refused, although it concerns neither security nor price", path)
 		}

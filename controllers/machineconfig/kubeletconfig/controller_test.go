@@ -95,7 +95,8 @@ func (b *bench) accepted(name string) string {
 func TestSettingsAreFoldedOverTheDefault(t *testing.T) {
 	run(t, func(b *bench) {
 		b.Put("machineconfigs", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-p, labels: {role: p}}, spec: {config: {ignition: {version: 3.5.0},
-storage: {files: [{path: /etc/kubernetes/kubelet.conf, contents: {source: "data:,clusterDomain%3A%20example.org%0AmaxPods%3A%20100%0A"}}]}}}}`)
+storage: {files: [{path: /etc/kubernetes/kubelet.conf, contents: {
+source: "data:,clusterDomain%3A%20example.org%0AmaxPods%3A%20100%0A"}}]}}}}`)
 		b.kubelet("a", `{maxPods: 50}`)
 		b.kubelet("b", `{maxPods: 60, serializeImagePulls: false}`)
 		if s := b.settings(); s["clusterDomain"] != "example.org" || s["maxPods"] != 60.0 || s["serializeImagePulls"] != false {

@@ -41,7 +41,8 @@ metadata: {name: ` + namespace + `}
 apiVersion: v1
 kind: Secret
 metadata: {name: class, namespace: ` + namespace + `}
-stringData: {clientID: "` + clientID + `", clientSecret: "` + clientSecret + `", subscriptionID: "` + subscription + `", tenantID: tenant, userData: "` + userData + `"}
+stringData: {clientID: "` + clientID + `", clientSecret: "` + clientSecret + `",
+  subscriptionID: "` + subscription + `", tenantID: tenant, userData: "` + userData + `"}
 ---
 apiVersion: machine.sapcloud.io/v1alpha1
 kind: MachineClass

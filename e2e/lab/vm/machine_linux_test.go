@@ -169,7 +169,8 @@ wait`)
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	args := append(complete(t), "--hyperkube="+program(t, "exec sleep 1000"), "--daemon="+program(t, `for arg in "$@"; do case "$arg" in
---root=*) root=${arg#*=};; --boot-id-file=*) boot=${arg#*=};; --reboot-command=sh,-c,*) reboot=${arg#*=sh,-c,};; --extra) extra=yes;; esac; done
+--root=*) root=${arg#*=};; --boot-id-file=*) boot=${arg#*=};;
+--reboot-command=sh,-c,*) reboot=${arg#*=sh,-c,};; --extra) extra=yes;; esac; done
 echo "extra $extra"
 cat $boot
 if [ ! -e $root/started ]; then touch $root/started; exit 1; fi

@@ -41,11 +41,11 @@ func TestValuesAndFunctions(t *testing.T) {
 	for text, want := range map[string]string{
 		`{{ .Role }}`:                        "worker",
 		`{{ quote (join "," .ClusterDNS) }}`: "10.0.0.10,10.0.0.11",
+		`{{ sha256 "a" | quote }}`:           "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
 		`{{ range $i, $d := .ClusterDNS }}{{ if $i }}, {{ end }}{{ quote $d }}{{ end }}`: "10.0.0.10|10.0.0.11",
 		`{{ toJSON .ClusterDNS | quote }}`:                                               `["10.0.0.10","10.0.0.11"]`,
 		`{{ quote .ClusterDomain }}`:                                                     "cluster.local",
 		`{{ quote (b64 .OSImageURL) }}`:                                                  "b3M6MQ==",
-		`{{ sha256 "a" | quote }}`:                                                       "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
 		`"{{ .Values.maxPods }}"`:                                                        "250",
 		`"{{ .Values.ratio }}"`:                                                          "0.5",
 		`"{{ .Values.big }}"`:                                                            "1.2345678901234568e+29",

@@ -89,7 +89,8 @@ func TestTree(t *testing.T) {
 			`"storage": {"files": [
 				{"path": "/a", "contents": {"source": "data:,x%20y"}},
 				{"path": "/b", "mode": 384, "user": {"name": "core"}, "group": {"name": "wheel"}, "contents": {"source": "data:;base64,eg=="}},
-				{"path": "/c", "user": {"id": 5}, "group": {"id": 6}, "contents": {"compression": "gzip", "source": "` + zipped([]byte("zip")) + `", "verification": {"hash": "` + sha("zip") + `"}}},
+				{"path": "/c", "user": {"id": 5}, "group": {"id": 6}, "contents": {
+					"compression": "gzip", "source": "` + zipped([]byte("zip")) + `", "verification": {"hash": "` + sha("zip") + `"}}},
 				{"path": "/d", "contents": {"source": "data:,"}}]}`,
 			map[string]string{"/a": `0644 0:0 "x y"`, "/b": `0600 1000:10 "z"`, "/c": `0644 5:6 "zip"`, "/d": `0644 0:0 ""`},
 		},
