@@ -31,41 +31,62 @@ type unbound struct {
 // there is none. Errors: the list, the end of ctx.
 func (u *unbound) nameOf(ctx context.Context, cluster *target.Cluster, providerID string, now func() time.Time) (string, error) {
 	if cluster.Name != "" { // the cache has all Nodes
-		for _, node := range cluster.Nodes.All() {
-			if node.Annotations[v1alpha1.AnnotationMachine] == "" && driver.IdenticalVM(providerID, node.Spec.ProviderID) {
-				return node.Name, nil
-			}
-		}
-		return "", nil
+		return named(providerID, unboundIn(cluster.Nodes.All())), nil
 	}
 	if err := u.turn.LockContext(ctx); err != nil {
 		return "", err
 	}
 	defer u.turn.Unlock()
 	if u.cluster != cluster || now().Sub(u.begun) >= unboundKept {
-		begun, ids := now(), map[string]string{}
-		list := func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
-			options.LabelSelector = "!" + v1alpha1.LabelSlot
-			return cluster.Client.CoreV1().Nodes().List(ctx, options)
-		}
-		err := decode.EachPage(ctx, "Nodes in no slot", list, func(page *corev1.NodeList) {
-			for i := range page.Items {
-				if node := &page.Items[i]; node.Spec.ProviderID != "" && node.Annotations[v1alpha1.AnnotationMachine] == "" {
-					ids[node.Name] = node.Spec.ProviderID
-				}
-			}
-		})
+		begun := now()
+		ids, err := listUnbound(ctx, cluster)
 		if err != nil {
 			return "", err
 		}
 		u.cluster, u.begun, u.ids = cluster, begun, ids
 	}
-	for name, id := range u.ids {
+	return named(providerID, u.ids), nil
+}
+
+// listUnbound returns the provider IDs of Nodes that are in no slot and bound to no machine, by
+// name. Errors: the list.
+func listUnbound(ctx context.Context, cluster *target.Cluster) (map[string]string, error) {
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
+		options.LabelSelector = "!" + v1alpha1.LabelSlot
+		return cluster.Client.CoreV1().Nodes().List(ctx, options)
+	}
+	ids := map[string]string{}
+	err := decode.EachPage(ctx, "Nodes in no slot", list, func(page *corev1.NodeList) {
+		for i := range page.Items {
+			addUnbound(ids, &page.Items[i])
+		}
+	})
+	return ids, err
+}
+
+// unboundIn returns the provider IDs of Nodes that are bound to no machine, by name.
+func unboundIn(nodes []*corev1.Node) map[string]string {
+	ids := map[string]string{}
+	for _, node := range nodes {
+		addUnbound(ids, node)
+	}
+	return ids
+}
+
+func addUnbound(ids map[string]string, node *corev1.Node) {
+	if node.Spec.ProviderID != "" && node.Annotations[v1alpha1.AnnotationMachine] == "" {
+		ids[node.Name] = node.Spec.ProviderID
+	}
+}
+
+// named returns the name of a Node with a provider ID; "" when there is none.
+func named(providerID string, ids map[string]string) string {
+	for name, id := range ids {
 		if driver.IdenticalVM(providerID, id) {
-			return name, nil
+			return name
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // findElsewhere looks for a Node of the machine's VM under another name than the one that is
