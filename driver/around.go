@@ -21,11 +21,11 @@ type Call struct {
 	texts []*string
 }
 
-// Interceptor makes a call by next, or returns an error instead.
+// Interceptor sends a call by next, or returns an error instead.
 type Interceptor func(ctx context.Context, c Call, next func(context.Context) error) error
 
-// Around returns a driver with an Interceptor around each call that may make requests.
-// GetUnknownFields and Scope make none.
+// Around returns a driver with an Interceptor around each call that may send requests.
+// GetUnknownFields and Scope send none.
 func Around(d Driver, f Interceptor) Driver { return around{d, f} }
 
 type around struct {
@@ -41,7 +41,7 @@ var (
 // Unwrap returns the driver inside.
 func (d around) Unwrap() Driver { return d.next }
 
-// intercept makes a call through an Interceptor, and stores the answer.
+// intercept sends a call through an Interceptor, and stores the answer.
 func intercept[Req, Resp any](ctx context.Context, f Interceptor, c Call, call func(context.Context, Req) (Resp, error), req Req, resp *Resp) error {
 	return f(ctx, c, func(ctx context.Context) (err error) {
 		*resp, err = call(ctx, req)
@@ -112,9 +112,9 @@ func (d around) ListResources(ctx context.Context, req ListResourcesRequest) (re
 // DeleteResource calls the driver through the Interceptor.
 func (d around) DeleteResource(ctx context.Context, req DeleteResourceRequest) (resp DeleteResourceResponse, err error) {
 	sweeper, _ := SweeperOf(d.next)
-	madeFor := &v1alpha1.Machine{}
-	madeFor.Namespace, madeFor.Name, madeFor.UID = req.Resource.Namespace, req.Resource.Machine, req.Resource.MachineUID
-	c := Call{Op: OpSweep, Method: "DeleteResource", Target: Target{Machine: madeFor, Class: req.Class, Secret: req.Secret}}
+	createdFor := &v1alpha1.Machine{}
+	createdFor.Namespace, createdFor.Name, createdFor.UID = req.Resource.Namespace, req.Resource.Machine, req.Resource.MachineUID
+	c := Call{Op: OpSweep, Method: "DeleteResource", Target: Target{Machine: createdFor, Class: req.Class, Secret: req.Secret}}
 	err = intercept(ctx, d.f, c, sweeper.DeleteResource, req, &resp)
 	return resp, err
 }

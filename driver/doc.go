@@ -1,6 +1,6 @@
 // Package driver is the contract between the fleet and a cloud.
 //
-// A Driver makes, finds and removes the VM of one Machine at a time. The fleet has one Driver for
+// A Driver creates, finds and removes the VM of one Machine at a time. The fleet has one Driver for
 // each provider name and picks it by MachineClass.provider, so one fleet serves several clouds at
 // once.
 //

@@ -25,7 +25,7 @@ type Driver interface {
 	// already. Repeating it, also at the same time or after an answer was lost, leaves one VM. It
 	// returns as soon as the cloud has accepted the VM; the VM may still be booting. It never returns
 	// one that has ended: where the cloud still knows a VM that was created for this Machine and has
-	// ended, the driver makes another or fails with Aborted. One that fails part-way need not remove
+	// ended, the driver creates another or fails with Aborted. One that fails part-way need not remove
 	// what it has created by then: a repeated create uses it, and DeleteMachine removes it. Where the
 	// cloud has tags that has the Machine's UID as well, from the moment that it exists. Errors:
 	// InvalidArgument for a provider spec or secret that cannot work, ResourceExhausted for quota and
@@ -82,11 +82,11 @@ type Target struct {
 	// names, and nothing else.
 	Secret map[string][]byte
 	// Adopt makes a VM count as the Machine's that has no UID at all, and the Machine's name in the
-	// scope of its class: Machine Controller Manager has made it. The fleet sets it only when no other
-	// Machine has an older claim to that VM.
+	// scope of its class: Machine Controller Manager has created it. The fleet sets it only when no
+	// other Machine has an older claim to that VM.
 	Adopt bool
 	// ControlCluster identifies the control cluster: the UID of its Namespace kube-system.
-	// CreateMachine tags what it creates with it, in the request that makes it, and no provider spec
+	// CreateMachine tags what it creates with it, in the request that creates it, and no provider spec
 	// can set that tag: so the sweeps of two fleets in one account do not confuse their VMs. It is ""
 	// when it is not known; what is created then is never swept. It may become known between two
 	// creates for one Machine; the second one finds the VM of the first.

@@ -22,7 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/planted"
 )
 
-// TestAzure runs the driver of Azure in a process of its own, against the small Azure of the lab,
+// TestAzure runs the driver of Azure in a separate process, against the small Azure of the lab,
 // whose VMs become Nodes.
 func TestAzure(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func (s *azureSpace) sweeps() {
 	for name, tags := range map[string]map[string]string{
 		"foreign": nil, "elsewhere": of(ofAnother, "another"), "orphan": of("orphan", like[harness.TagAzureControlCluster]),
 	} {
-		id, err := s.azure.Make(s.Context(), s.name+"-"+name, tags)
+		id, err := s.azure.Create(s.Context(), s.name+"-"+name, tags)
 		s.must(err)
 		created[name] = id
 	}
@@ -185,7 +185,7 @@ func (s *azureSpace) kills() {
 // ofAnother is the UID of a machine of another control cluster.
 const ofAnother = "of-another"
 
-// inventory returns the resources that the fleet has made for machines of the namespace.
+// inventory returns the resources that the fleet has created for machines of the namespace.
 func (s *azureSpace) inventory(ctx context.Context) []harness.AzureResource {
 	s.Helper()
 	all, err := s.azure.Inventory(ctx)
@@ -232,8 +232,8 @@ func (s *azureSpace) joined() map[string]string {
 	return joined
 }
 
-// gone waits until nothing is left of all machines, at Azure and where its VMs run. One VM was made
-// for each of the machines with these UIDs, and not more than one for any other.
+// gone waits until nothing is left of all machines, at Azure and where its VMs run. One VM was
+// created for each of the machines with these UIDs, and not more than one for any other.
 func (s *azureSpace) gone(uids ...string) {
 	s.Helper()
 	s.space.gone()

@@ -37,7 +37,7 @@ type accountKey struct {
 	region   string
 }
 
-// account makes requests under one identity in one region.
+// account sends requests under one identity in one region.
 type account struct {
 	ec2    *ec2.Client
 	region string

@@ -8,8 +8,8 @@
 //     one. It keeps a token for at least 24 h, so a create for a Machine that is older than half of
 //     that looks for the tag first.
 //   - The tags of the Machine and of the control cluster are on the volumes and the network
-//     interfaces, too, because TagSpecifications is part of the request that makes them. Those that
-//     the provider spec keeps when their instance ends do not have these tags: they are no
+//     interfaces, too, because TagSpecifications is part of the request that creates them. Those
+//     that the provider spec keeps when their instance ends do not have these tags: they are no
 //     left-overs, and are not the fleet's to delete.
 //   - A Machine gets one VM in its life: the token of an instance that has ended leads to no other
 //     one, and the create is Aborted.

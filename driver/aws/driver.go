@@ -228,7 +228,7 @@ func isPath(text string) bool {
 }
 
 // GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is
-// the Machine's, with its UID, for which it makes one request more. A provider spec that cannot be
+// the Machine's, with its UID, for which it sends one request more. A provider spec that cannot be
 // decoded requires no initialization: it must not hide a VM that exists.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)

@@ -124,8 +124,8 @@ func networkInterfaces(interfaces []NetworkInterface) (list []types.InstanceNetw
 	return list
 }
 
-// tagSpecifications are the tags of what the request makes. What is kept when the instance ends is
-// no left-over, and does not have the tags of the fleet.
+// tagSpecifications returns the tags of what the request creates. What is kept when the instance
+// ends is no left-over, and does not have the tags of the fleet.
 func tagSpecifications(spec ProviderSpec, target driver.Target) []types.TagSpecification {
 	own, all := specTags(spec, target.Machine.Name), specTags(spec, target.Machine.Name)
 	maps.Copy(all, fleetTags(target))

@@ -28,7 +28,7 @@ type ProviderSpec struct {
 	EbsOptimized bool `json:"ebsOptimized,omitempty"`
 	// Monitoring enables detailed monitoring.
 	Monitoring bool `json:"monitoring,omitempty"`
-	// SpotPrice makes the VM a spot instance; "" sets no highest price.
+	// SpotPrice requests a spot instance; "" sets no highest price.
 	SpotPrice *string `json:"spotPrice,omitempty"`
 	// SrcAndDstChecksEnabled as false is set after the create, by InitializeMachine. EC2's default is
 	// true.

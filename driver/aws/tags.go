@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Tags of what the driver makes. A provider spec cannot set a tag that begins with tagPrefix.
+// Tags of what the driver creates. A provider spec cannot set a tag that begins with tagPrefix.
 const (
 	tagPrefix = v1alpha1.FleetDomain
 	// TagNamespace is the namespace of the Machine and its MachineClass.

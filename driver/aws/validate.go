@@ -10,7 +10,7 @@ import (
 // volumeTypes are the types of volumes. Machine Controller Manager has no io2.
 func volumeTypes() []string { return []string{"gp2", "gp3", "io1", "io2", "sc1", "st1", "standard"} }
 
-// interfaceTypes are the types of network interfaces that RunInstances makes.
+// interfaceTypes are the types of network interfaces that RunInstances creates.
 func interfaceTypes() []string { return []string{"interface", "efa", "efa-only"} }
 
 // maxHopLimit is the highest hop limit of the instance metadata service.

@@ -61,7 +61,7 @@ func TestListStaysAtTheCloud(t *testing.T) {
 	d := s.driver(t, func(cfg *azure.Config) { cfg.Transport = way })
 	for i := range 5 {
 		name := fmt.Sprintf("m-%d", i)
-		s.Make(vmID(name), map[string]string{azure.TagNamespace: "shoot--a", azure.TagMachine: name, azure.TagMachineUID: "uid-of-" + name})
+		s.Create(vmID(name), map[string]string{azure.TagNamespace: "shoot--a", azure.TagMachine: name, azure.TagMachineUID: "uid-of-" + name})
 	}
 	way.old = `"nextLink":"` + s.server.URL
 	way.new = `"nextLink":"https://` + elsewhere

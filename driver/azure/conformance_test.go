@@ -104,11 +104,11 @@ func newEnv(t *testing.T, spec string) drivertest.Env {
 		EndVM:    func(_ *testing.T, providerID string) { s.End(strings.TrimPrefix(providerID, "azure://")) },
 		DoubleVM: func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); s.double(t, m) },
 		CreateBare: func(_ *testing.T, m *v1alpha1.Machine) string {
-			s.Make(vmID(m.Name), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
+			s.Create(vmID(m.Name), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
 			return "azure://" + vmID(m.Name)
 		},
 		CreateWithout: func(_ *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
-			s.Make(vmID(m.Name), tagsWithout(m, controlCluster, without))
+			s.Create(vmID(m.Name), tagsWithout(m, controlCluster, without))
 			return "azure://" + vmID(m.Name)
 		},
 		Leftovers: func(*testing.T) (machines []types.UID) {
@@ -158,7 +158,7 @@ func (s *site) double(t *testing.T, m *v1alpha1.Machine) {
 	for _, r := range s.VMs() {
 		if r.Tags[azure.TagMachineUID] == string(m.UID) {
 			_, second := azure.VMNames(m)
-			s.Make(vmID(second), r.Tags)
+			s.Create(vmID(second), r.Tags)
 			return
 		}
 	}

@@ -19,7 +19,7 @@ const underWayFor = 5 * time.Second
 // CreateMachine creates the VM in steps: the network interface, each data disk that has an image,
 // and the VM. Each step first looks for what an earlier call has created, by its name and the
 // Machine's UID, so that a call goes on where the one before has ended, regardless of which
-// process. It waits for no operation of the cloud: while a disk is being made it is Unavailable,
+// process. It waits for no operation of the cloud: while a disk is being created it is Unavailable,
 // and the VM is returned as soon as the cloud has accepted it.
 //
 // A VM is created under the condition that there is none of that name. That takes six requests:

@@ -15,7 +15,7 @@ import (
 // is deleted: the cloud cannot check that itself. Its network interface and disks are deleted with
 // it.
 //
-// While a VM is ending a call makes one or two requests. When there is none it looks for what a
+// While a VM is ending a call sends one or two requests. When there is none it looks for what a
 // create has left, by name and by UID: one request for each network interface and disk that there
 // can be, and one more for each that there is. These are deleted after the VM, because the cloud
 // deletes nothing that a VM uses.

@@ -6,7 +6,7 @@
 //     name already, a hash of the Machine's UID is added. Network interface and disks have names
 //     that begin with that of the VM: the names of Machine Controller Manager.
 //   - The Machine's UID is a tag of the VM, the network interface and the disks, from the request
-//     that makes them. Disks that are created with a VM get the tags of the VM from the cloud.
+//     that creates them. Disks that are created with a VM get the tags of the VM from the cloud.
 //   - The provider ID is the one that cloud-provider-azure gives the Node, with subscription and
 //     resource group. The one of Machine Controller Manager, azure:///<location>/<name>, is
 //     understood.

@@ -234,7 +234,7 @@ func describe(vm resource) driver.VM {
 
 // GetMachineStatus looks for the VM with the Machine's provider ID, with one request, and where
 // there is none that is the Machine's for those with the names that its VM can have, with two. One
-// that has no capacity is Uninitialized, for which it makes one request more: InitializeMachine
+// that has no capacity is Uninitialized, for which it sends one request more: InitializeMachine
 // starts it again.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	ctx, cancel := httpclient.Bounded(ctx)

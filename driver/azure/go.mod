@@ -1,4 +1,4 @@
-// The driver of Azure is a module of its own: the SDK is large, and no other part of the project needs it.
+// The driver of Azure is a separate module: the SDK is large, and no other part of the project needs it.
 module github.com/machine-controller-fleet/machine-controller-fleet/driver/azure
 
 go 1.26.0

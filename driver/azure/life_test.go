@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/azure/azuretest"
 )
 
-// maxRequests is more than a life makes.
+// maxRequests is more than a life needs.
 const maxRequests = 200
 
 // A process that ends at any request, before the cloud has carried it out or after that, leaves a
@@ -191,7 +191,7 @@ func TestCreateDoesNotWaitForDisks(t *testing.T) {
 func TestVMOfMachineControllerManager(t *testing.T) {
 	s := serve(t, azuretest.Config{})
 	d := s.driver(t, nil)
-	s.Make(vmID("a"), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
+	s.Create(vmID("a"), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
 	of := target(machine("a"), specOf(emptyDisk))
 	of.Machine.Spec.ProviderID = "azure:///westeurope/a"
 	status := func() (driver.GetMachineStatusResponse, error) {

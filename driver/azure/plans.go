@@ -33,7 +33,7 @@ type imageKey struct {
 }
 
 // market returns the image that a URN names. With agree the agreement of its plan is accepted, if
-// it has one. It makes up to three requests; for an image that it returned before, none.
+// it has one. It sends up to three requests; for an image that it returned before, none.
 func (s *session) market(ctx context.Context, location, urn string, agree bool) (marketImage, error) {
 	key := imageKey{s.cloud, s.subscription, location, urn, agree}
 	known, _ := s.driver.images.Get(key)

@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Tags of every VM, network interface and disk that the driver makes. A provider spec cannot set
+// Tags of every VM, network interface and disk that the driver creates. A provider spec cannot set
 // them. The cloud does not distinguish upper and lower case in keys.
 const (
 	// TagNamespace is the namespace of the Machine and of its MachineClass.
@@ -72,7 +72,7 @@ func (s tagSet) createdFor() (r driver.Resource, ok bool) {
 
 // isOwn reports whether a resource with these tags and of that name is a Machine's: it has the
 // Machine's UID or, for a Machine that adopts, it is of the cluster of the class and Machine
-// Controller Manager has made it for the Machine.
+// Controller Manager has created it for the Machine.
 func (s tagSet) isOwn(t driver.Target, at place, name, bare string) bool {
 	uid, tagged := s[TagMachineUID]
 	if tagged {

@@ -1,4 +1,4 @@
-// The bridge is a module of its own, so that Machine Controller Manager and the libraries of its clouds stay out of the root module.
+// The bridge is a separate module, so that Machine Controller Manager and the libraries of its clouds stay out of the root module.
 module github.com/machine-controller-fleet/machine-controller-fleet/driver/bridge
 
 go 1.26.2

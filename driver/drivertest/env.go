@@ -30,18 +30,18 @@ type Env struct {
 	Fail func(t *testing.T, how Failure) (heal func())
 	// EndVM ends a VM without a call of the driver.
 	EndVM func(t *testing.T, providerID string)
-	// DoubleVM creates a second VM that looks as if the driver had made it for the same machine.
+	// DoubleVM creates a second VM that looks as if the driver had created it for the same machine.
 	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
-	// Hide makes the cloud answer as if it had none of the VMs that it makes, until show is called:
+	// Hide makes the cloud answer as if it had none of the VMs that it creates, until show is called:
 	// clouds answer with the state of some seconds ago. Nil is for a cloud that shows each VM at once.
 	Hide func(t *testing.T) (show func())
-	// CreateBare creates a VM for the machine as Machine Controller Manager has made it: with the
+	// CreateBare creates a VM for the machine as Machine Controller Manager has created it: with the
 	// machine's name in the scope of the class, and without a UID. It returns its provider ID.
 	CreateBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)
 	// Leftovers returns, of each network interface, disk and the like that belongs to no VM, the UID
-	// of the Machine for which the driver made it.
+	// of the Machine for which the driver created it.
 	Leftovers func(t *testing.T) []types.UID
-	// CreateWithout creates a VM that looks as if the driver had made it for the machine in that
+	// CreateWithout creates a VM that looks as if the driver had created it for the machine in that
 	// control cluster, and that lacks one of the tags. It returns its provider ID.
 	CreateWithout func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without Tag) (providerID string)
 	// OtherScopes are Secrets of other accounts and endpoints than Secret, by their difference. They
@@ -61,7 +61,7 @@ type Env struct {
 	// Volumes that the driver knows, by the cloud's ID.
 	Volumes map[string]*corev1.PersistentVolumeSpec
 	// Run is a part of the names and UIDs of the Env's Machines. It has to differ from that of each
-	// other Env if the cloud is not a fresh one: a cloud that remembers a VM that has ended makes no
+	// other Env if the cloud is not a fresh one: a cloud that remembers a VM that has ended creates no
 	// other with its token.
 	Run string
 	// Patience is how long a call may take; 0 means 10 s.
@@ -71,7 +71,7 @@ type Env struct {
 // VM is a VM at the cloud.
 type VM struct {
 	ProviderID string
-	// MachineUID is that of the Machine for which the driver made it.
+	// MachineUID is that of the Machine for which the driver created it.
 	MachineUID types.UID
 }
 

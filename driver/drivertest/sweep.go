@@ -84,8 +84,8 @@ func vmOf(m *v1alpha1.Machine, vm driver.VM) driver.Resource {
 	}
 }
 
-// mustMake creates the VM of a new machine, and returns how a sweep shows it.
-func (s *suite) mustMake() driver.Resource {
+// mustCreateNew creates the VM of a new machine, and returns how a sweep shows it.
+func (s *suite) mustCreateNew() driver.Resource {
 	s.t.Helper()
 	m := s.machine()
 	return vmOf(m, s.mustCreate(m))
@@ -162,12 +162,12 @@ func testSweepList(s *suite) {
 	_ = s.sweeper()
 	s.wantResources("of an empty account")
 	namespace := s.Class.Namespace
-	own := []driver.Resource{s.mustMake(), s.mustMake()}
-	s.in(namespace, "another-class", controlCluster, func() { own = append(own, s.mustMake()) })
+	own := []driver.Resource{s.mustCreateNew(), s.mustCreateNew()}
+	s.in(namespace, "another-class", controlCluster, func() { own = append(own, s.mustCreateNew()) })
 	var ofOtherNamespace, ofOtherCluster driver.Resource
-	s.in("of-"+namespace, s.Class.Name, controlCluster, func() { ofOtherNamespace = s.mustMake() })
-	s.in(namespace, s.Class.Name, "another-cluster", func() { ofOtherCluster = s.mustMake() })
-	s.in(namespace, s.Class.Name, "", func() { s.mustMake() }) // created while the control cluster was not known
+	s.in("of-"+namespace, s.Class.Name, controlCluster, func() { ofOtherNamespace = s.mustCreateNew() })
+	s.in(namespace, s.Class.Name, "another-cluster", func() { ofOtherCluster = s.mustCreateNew() })
+	s.in(namespace, s.Class.Name, "", func() { s.mustCreateNew() }) // created while the control cluster was not known
 	s.wantResources("of a class", own...)
 	s.in(namespace, "another-class", controlCluster, func() { s.wantResources("of another class", own...) })
 	s.in("of-"+namespace, s.Class.Name, controlCluster, func() { s.wantResources("of another namespace", ofOtherNamespace) })
@@ -186,7 +186,7 @@ func testSweepWithoutTags(s *suite) {
 	if s.CreateWithout == nil {
 		s.t.Skip("Env.CreateWithout is not set")
 	}
-	own := s.mustMake()
+	own := s.mustCreateNew()
 	for _, tag := range []Tag{NamespaceTag, MachineTag, MachineUIDTag, ControlClusterTag} {
 		s.CreateWithout(s.t, s.machine(), controlCluster, tag)
 		s.wantResources("next to a VM without the "+string(tag), own)

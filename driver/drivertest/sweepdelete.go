@@ -32,7 +32,7 @@ func (s *suite) mustSweep(r driver.Resource) {
 
 func testSweepArguments(s *suite) {
 	_ = s.sweeper()
-	own := s.mustMake()
+	own := s.mustCreateNew()
 	ctx, cancel := s.bounded()
 	defer cancel()
 	want := func(what string, code driver.Code) {
@@ -65,7 +65,7 @@ func testSweepArguments(s *suite) {
 
 func testSweepVM(s *suite) {
 	_ = s.sweeper()
-	orphan, bystander := s.mustMake(), s.mustMake()
+	orphan, bystander := s.mustCreateNew(), s.mustCreateNew()
 	s.mustSweep(orphan)
 	if s.exists(orphan) || !s.exists(bystander) {
 		s.t.Fatalf("after the deletion of a VM it exists: %t, another one exists: %t; want false and true", s.exists(orphan), s.exists(bystander))
@@ -101,7 +101,7 @@ func testSweepSurplus(s *suite) {
 
 func testSweepOtherTags(s *suite) {
 	_ = s.sweeper()
-	victim, other := s.mustMake(), s.mustMake()
+	victim, other := s.mustCreateNew(), s.mustCreateNew()
 	wrongUID := victim
 	wrongUID.MachineUID = other.MachineUID
 	s.mustSweep(wrongUID)
@@ -149,11 +149,11 @@ func testSweepLeftover(s *suite) {
 	}
 }
 
-// shown returns a VM and, where the Env can make them, left-overs, and the tokens of all pages that
-// list them.
+// shown returns a VM and, where the Env can create them, left-overs, and the tokens of all pages
+// that list them.
 func (s *suite) shown() (all []driver.Resource, tokens []string) {
 	s.t.Helper()
-	s.mustMake()
+	s.mustCreateNew()
 	if s.Leftovers != nil {
 		if heal := s.Fail(s.t, PartialCreate); heal != nil {
 			ctx, cancel := s.bounded()
@@ -235,7 +235,7 @@ func (s *suite) wantRejected(how Failure, op driver.Op, result bool, err error) 
 
 func testSweepContexts(s *suite) {
 	_ = s.sweeper()
-	own := s.mustMake()
+	own := s.mustCreateNew()
 	defer s.fail(NoAnswer)()
 	for name, call := range map[driver.Op]func(ctx context.Context) driver.Code{
 		driver.OpResources: func(ctx context.Context) driver.Code { _, code := s.page(ctx, ""); return code },

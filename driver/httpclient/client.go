@@ -37,7 +37,7 @@ const (
 	idleTime = 90 * time.Second
 	// maxHeader bounds the header of an answer; Go's default is 10 MiB.
 	maxHeader = 64 << 10
-	// handshakeTime bounds the making of a connection.
+	// handshakeTime bounds the opening of a connection.
 	handshakeTime = 10 * time.Second
 
 	// small is how many bytes of an answer are read before it needs one of maxLarge places, and

@@ -110,7 +110,7 @@ func TestCrashAfterTheEffectLeavesOneVM(t *testing.T) {
 	}
 }
 
-// No call waits for a process that is away: a worker that made it would do nothing else.
+// No call waits for a process that is away: a worker that sent it would do nothing else.
 func TestAwayCallsFailAtOnce(t *testing.T) {
 	socket := socketIn(t)
 	client := dial(t, socket)

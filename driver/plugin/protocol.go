@@ -41,7 +41,7 @@ const (
 const (
 	// callTimeout is the deadline of a call without one, and the longest that a Server allows.
 	callTimeout = 2 * time.Minute
-	// negotiationTimeout is the deadline of a negotiation, of Scope, and of the making of a
+	// negotiationTimeout is the deadline of a negotiation, of Scope, and of the opening of a
 	// connection.
 	negotiationTimeout = 5 * time.Second
 	// firstRetry and lastRetry are the shortest and the longest wait between two attempts to connect.

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// A lab with the small Azure, and the driver of Azure in a process of its own. `make build-azure`
+// A lab with the small Azure, and the driver of Azure in a separate process. `make build-azure`
 // builds both.
 const (
 	AzureProvider = "Azure"
@@ -42,7 +42,7 @@ const (
 )
 
 // azureSpec is the provider spec of machines: with a data disk, so that all kinds of resources are
-// made.
+// created.
 const azureSpec = `{
 	"location": "westeurope", "resourceGroup": "of-the-lab", "subnetInfo": {"vnetName": "lab", "subnetName": "nodes"},
 	"tags": {"kubernetes.io-cluster-lab": "1", "kubernetes.io-role-node": "1"},
@@ -88,10 +88,10 @@ type AzureResource struct {
 // IsVM reports whether the resource is a VM.
 func (r AzureResource) IsVM() bool { return strings.Contains(r.ID, "/virtualMachines/") }
 
-// AzureInventory is what there is, and the VMs that were ever made.
+// AzureInventory is what there is, and the VMs that were ever created.
 type AzureInventory struct {
 	Resources []AzureResource `json:"resources"`
-	Made      []AzureResource `json:"made"`
+	Created   []AzureResource `json:"created"`
 	// Stopped reports whether the request of the last Stop has arrived.
 	Stopped bool `json:"stopped"`
 }
@@ -102,9 +102,9 @@ func (a *Azure) Inventory(ctx context.Context) (all AzureInventory, err error) {
 	return all, err
 }
 
-// Make makes a VM in the resource group that no fleet has made, and returns its ID. It does not
+// Create creates a VM in the resource group that is no fleet's, and returns its ID. It does not
 // boot.
-func (a *Azure) Make(ctx context.Context, name string, tags map[string]string) (id string, err error) {
+func (a *Azure) Create(ctx context.Context, name string, tags map[string]string) (id string, err error) {
 	id = AzureGroup + "/providers/Microsoft.Compute/virtualMachines/" + name
 	body, err := json.Marshal(AzureResource{ID: id, Tags: tags})
 	if err != nil {
@@ -120,21 +120,21 @@ func (a *Azure) Stop(ctx context.Context, number int, after bool) error {
 	return sendBy(ctx, a.client, http.MethodPost, a.endpoint+azureStop, bytes.NewReader(body), nil)
 }
 
-// OneVMEach returns an error if more than one VM was ever made for a machine, and unless one was
-// made for each of those with these UIDs.
+// OneVMEach returns an error if more than one VM was ever created for a machine, and unless one was
+// created for each of those with these UIDs.
 func (i AzureInventory) OneVMEach(uids ...string) error {
 	created := map[string]int{}
-	for _, vm := range i.Made {
+	for _, vm := range i.Created {
 		created[vm.Tags[TagAzureUID]]++
 	}
 	for uid, n := range created {
 		if n > 1 {
-			return fmt.Errorf("for the machine with UID %s %d VMs were made at Azure", uid, n)
+			return fmt.Errorf("for the machine with UID %s %d VMs were created at Azure", uid, n)
 		}
 	}
 	for _, uid := range uids {
 		if created[uid] == 0 {
-			return fmt.Errorf("for the machine with UID %s no VM was made at Azure, only for %q", uid, slices.Collect(maps.Keys(created)))
+			return fmt.Errorf("for the machine with UID %s no VM was created at Azure, only for %q", uid, slices.Collect(maps.Keys(created)))
 		}
 	}
 	return nil

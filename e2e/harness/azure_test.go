@@ -16,7 +16,7 @@ func TestOneVMEach(t *testing.T) {
 	} {
 		var all AzureInventory
 		for _, uid := range tc.created {
-			all.Made = append(all.Made, of(uid))
+			all.Created = append(all.Created, of(uid))
 		}
 		if err := all.OneVMEach(tc.want...); (err == nil) != tc.isRight {
 			t.Errorf("%s: %v", name, err)

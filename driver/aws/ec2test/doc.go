@@ -8,7 +8,7 @@
 //     has ended.
 //   - An instance is not shown for Settings.VisibleAfter, and takes Settings.StopTime to end. One
 //     that has ended is shown for another hour.
-//   - Network interfaces and volumes of an instance have the tags of the request that made them,
+//   - Network interfaces and volumes of an instance have the tags of the request that created them,
 //     and end with it or stay, as that says.
 //   - Lists have pages with tokens. More requests than Settings.Rate allows are refused as EC2
 //     does.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// put makes or changes a resource.
+// put creates or changes a resource.
 func (c *Cloud) put(r *http.Request, p path, body []byte, found *resource) func(http.ResponseWriter) {
 	var sent struct {
 		Location   string            `json:"location"`
@@ -87,7 +87,7 @@ func (c *Cloud) giveAddress(nic *resource) {
 	}
 }
 
-// assemble attaches network interfaces and disks to a new VM, and makes those disks that do not
+// assemble attaches network interfaces and disks to a new VM, and creates those disks that do not
 // exist. It returns a refusal, before it has changed anything, if one of them cannot be attached.
 func (c *Cloud) assemble(vm *resource) func(http.ResponseWriter) {
 	nics, _ := at(vm.properties, "networkProfile", "networkInterfaces").([]any)

@@ -62,7 +62,8 @@ type Cloud struct {
 
 // Stats count requests to Azure Resource Manager.
 type Stats struct {
-	// Requests are all, Writes those that make or change, and Refused the writes that were throttled.
+	// Requests are all, Writes those that create or change, and Refused the writes that were
+	// throttled.
 	Requests, Writes, Refused int
 	// Tokens are those that Entra ID has issued, and VMs those that were ever created.
 	Tokens, VMs int
@@ -70,7 +71,7 @@ type Stats struct {
 
 // resource is a VM, network interface or disk.
 type resource struct {
-	id         string // as in the request that made it
+	id         string // as in the request that created it
 	kind       string
 	location   string
 	tags       map[string]string
@@ -137,8 +138,8 @@ type Resource struct {
 	Tags  map[string]string `json:"tags,omitempty"`
 	// User is the ID of the VM that uses a network interface or disk; "" for none.
 	User string `json:"user,omitempty"`
-	// Properties are those of the request that made it. A VM has its own vmId, which no other VM ever
-	// has.
+	// Properties are those of the request that created it. A VM has its own vmId, which no other VM
+	// ever has.
 	Properties map[string]any `json:"-"`
 	// CustomData is that of the request that created a VM, in base64.
 	CustomData string `json:"-"`
@@ -181,8 +182,8 @@ func (c *Cloud) of(kind string) (all []Resource) {
 	return all
 }
 
-// Make makes a VM without network interface and disks, which needs no time.
-func (c *Cloud) Make(id string, tags map[string]string) {
+// Create creates a VM without network interface and disks, which needs no time.
+func (c *Cloud) Create(id string, tags map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resources[strings.ToLower(id)] = &resource{id: id, kind: kindVM, tags: maps.Clone(tags), properties: map[string]any{}, state: stateSucceeded}

@@ -16,7 +16,7 @@
 // its VMs boot, in a lab.
 //
 // Not simulated: virtual networks, subnets and resource groups, which exist regardless of their
-// name; the checks of specs that the real one makes; updates of VMs; that the real one answers
+// name; the checks of specs that the real one performs; updates of VMs; that the real one answers
 // reads from several servers, of which one may be late; the delay of Resource Graph, and its
 // language but for a few operators: other queries are rejected.
 package azuretest

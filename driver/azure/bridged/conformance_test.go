@@ -113,7 +113,7 @@ func newEnv(t *testing.T) drivertest.Env {
 		// A VM that has ended is one that is being deleted: the cloud does not know it after that.
 		EndVM: func(_ *testing.T, id string) { s.End(strings.TrimPrefix(id, "azure://")) },
 		CreateBare: func(_ *testing.T, m *v1alpha1.Machine) string {
-			s.Make(vmID(m.Name), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
+			s.Create(vmID(m.Name), map[string]string{"kubernetes.io-cluster-shoot--a": "1", "kubernetes.io-role-node": "1"})
 			return providerID(m.Name)
 		},
 		Leftovers: func(*testing.T) (machines []types.UID) {

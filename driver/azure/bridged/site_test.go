@@ -44,8 +44,8 @@ const (
 	pageSize = 30
 )
 
-// spec is a provider spec of Gardener. Without a key MCM's driver would make one of 4096 bits for
-// each VM.
+// spec is a provider spec of Gardener. Without a key MCM's driver would generate one of 4096 bits
+// for each VM.
 const spec = `{
 	"location": "westeurope", "resourceGroup": "` + group + `",
 	"subnetInfo": {"vnetName": "shoot--a", "subnetName": "shoot--a-nodes"},

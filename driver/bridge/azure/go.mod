@@ -1,4 +1,4 @@
-// The bridge to MCM's driver for Azure is a module of its own, for the libraries of that cloud.
+// The bridge to MCM's driver for Azure is a separate module, for the libraries of that cloud.
 module github.com/machine-controller-fleet/machine-controller-fleet/driver/bridge/azure
 
 go 1.26.2

@@ -466,7 +466,7 @@ type Target struct {
 	Secret map[string][]byte `protobuf:"bytes,3,rep,name=secret,proto3" json:"secret,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Whether a VM without a UID, with the Machine's name in the scope of its class, counts as the Machine's.
 	Adopt bool `protobuf:"varint,4,opt,name=adopt,proto3" json:"adopt,omitempty"`
-	// The ID of the control cluster, which is a tag of all that is made; empty when it is not known.
+	// The ID of the control cluster, which is a tag of all that is created; empty when it is not known.
 	ControlCluster string `protobuf:"bytes,5,opt,name=control_cluster,json=controlCluster,proto3" json:"control_cluster,omitempty"`
 	// The UID of the Machine: the cloud's idempotency token, and the tag by which its VM is found.
 	Token         string `protobuf:"bytes,6,opt,name=token,proto3" json:"token,omitempty"`
@@ -1645,7 +1645,7 @@ func (x *ListResourcesResponse) GetFailure() *Failure {
 	return nil
 }
 
-// Resource was made for a Machine.
+// Resource was created for a Machine.
 type Resource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// VM, NetworkInterface, Disk or Address.

@@ -154,11 +154,11 @@ const (
 // gRPC other than OK means that the driver did not answer, and the fleet draws no conclusion about the VM from it.
 //
 // Metadata of each call, where it is known: mcf-replica, mcf-session, mcf-slot and mcf-epoch, or mcf-leader (the ownership under which
-// the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
+// the call is sent; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
 // the limits of its cloud), mcf-time (the time of the control cluster in RFC 3339, by which times on Machines are judged), and traceparent
 // (W3C).
 type DriverClient interface {
-	// GetUnknownFields makes no request to the cloud.
+	// GetUnknownFields sends no request to the cloud.
 	GetUnknownFields(ctx context.Context, in *GetUnknownFieldsRequest, opts ...grpc.CallOption) (*GetUnknownFieldsResponse, error)
 	CreateMachine(ctx context.Context, in *CreateMachineRequest, opts ...grpc.CallOption) (*CreateMachineResponse, error)
 	InitializeMachine(ctx context.Context, in *InitializeMachineRequest, opts ...grpc.CallOption) (*InitializeMachineResponse, error)
@@ -301,11 +301,11 @@ func (c *driverClient) DeleteResource(ctx context.Context, in *DeleteResourceReq
 // gRPC other than OK means that the driver did not answer, and the fleet draws no conclusion about the VM from it.
 //
 // Metadata of each call, where it is known: mcf-replica, mcf-session, mcf-slot and mcf-epoch, or mcf-leader (the ownership under which
-// the call is made; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
+// the call is sent; for logs and tags), mcf-share (the part of the fleet's work that the replica has, from 0 to 1, by which a driver divides
 // the limits of its cloud), mcf-time (the time of the control cluster in RFC 3339, by which times on Machines are judged), and traceparent
 // (W3C).
 type DriverServer interface {
-	// GetUnknownFields makes no request to the cloud.
+	// GetUnknownFields sends no request to the cloud.
 	GetUnknownFields(context.Context, *GetUnknownFieldsRequest) (*GetUnknownFieldsResponse, error)
 	CreateMachine(context.Context, *CreateMachineRequest) (*CreateMachineResponse, error)
 	InitializeMachine(context.Context, *InitializeMachineRequest) (*InitializeMachineResponse, error)

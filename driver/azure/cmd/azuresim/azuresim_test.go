@@ -108,7 +108,7 @@ func newAzure(t *testing.T) (cloud *azuretest.Cloud, token string) {
 // data, until its deletion begins; each is started and stopped once.
 func TestVMsRunAtCloudsim(t *testing.T) {
 	cloud, token := newAzure(t)
-	cloud.Make(vm+"-without-custom-data", nil)
+	cloud.Create(vm+"-without-custom-data", nil)
 	host := newHosting(t)
 	host.refuses = true
 	g := newGuests(cloud, options{cloudsim: host.URL, boot: cloudapi.BootKubelet}, slog.New(slog.DiscardHandler))
@@ -204,7 +204,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	want := []azuretest.Resource{{ID: vm, State: "Succeeded", Tags: map[string]string{"a": "b"}}}
-	if _, all, err := send(t.Context(), http.MethodGet, pathResources, ""); cmp.Diff(want, all.Resources) != "" || len(all.Made) != 0 || all.Stopped || err != nil {
+	if _, all, err := send(t.Context(), http.MethodGet, pathResources, ""); cmp.Diff(want, all.Resources) != "" || len(all.Created) != 0 || all.Stopped || err != nil {
 		t.Errorf("the inventory is %+v, %v", all, err)
 	}
 	goes, leave := context.WithCancel(t.Context())

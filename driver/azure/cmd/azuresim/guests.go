@@ -27,8 +27,8 @@ const (
 	stateOn = "Succeeded"
 )
 
-// guests runs the VMs of the cloud at cloudsim: it starts one there when the cloud has made it, and
-// stops it when its deletion begins. A VM without custom data runs nowhere.
+// guests runs the VMs of the cloud at cloudsim: it starts one there when the cloud has created it,
+// and stops it when its deletion begins. A VM without custom data runs nowhere.
 type guests struct {
 	cloud    *azuretest.Cloud
 	cloudsim string

@@ -28,7 +28,7 @@ import (
 
 const (
 	// pathResources: GET shows what there is and what was ever created (→ inventory), POST creates a
-	// VM (resourceToMake).
+	// VM (resourceToCreate).
 	pathResources = "/admin/v1/resources"
 	// pathStop: POST has a request wait until its client has gone (requestToStop).
 	pathStop = "/admin/v1/stop"
@@ -113,7 +113,7 @@ func newCertificate(host string, now time.Time) (tls.Certificate, error) {
 // inventory is what there is, and the VMs that were ever created.
 type inventory struct {
 	Resources []azuretest.Resource `json:"resources"`
-	Made      []azuretest.Resource `json:"made"`
+	Created   []azuretest.Resource `json:"created"`
 	// Stopped reports whether the request that was to be stopped last has arrived.
 	Stopped bool `json:"stopped"`
 }
@@ -125,8 +125,8 @@ type requestToStop struct {
 	After bool `json:"after"`
 }
 
-// resourceToMake is a VM without network interface and disks, which does not boot.
-type resourceToMake struct {
+// resourceToCreate is a VM without network interface and disks, which does not boot.
+type resourceToCreate struct {
 	ID   string            `json:"id"`
 	Tags map[string]string `json:"tags"`
 }
@@ -140,12 +140,12 @@ func handler(cloud *azuretest.Cloud) http.Handler {
 		_ = json.NewEncoder(w).Encode(inventory{cloud.All(), cloud.Created(), cloud.HasCut()}) // an operator who has gone does not need it
 	})
 	mux.HandleFunc("POST "+pathResources, func(w http.ResponseWriter, r *http.Request) {
-		var toMake resourceToMake
-		if err := read(w, r, &toMake); err != nil || toMake.ID == "" {
+		var toCreate resourceToCreate
+		if err := read(w, r, &toCreate); err != nil || toCreate.ID == "" {
 			http.Error(w, "expected a JSON object with the id of a VM, and its tags", http.StatusBadRequest)
 			return
 		}
-		cloud.Make(toMake.ID, toMake.Tags)
+		cloud.Create(toCreate.ID, toCreate.Tags)
 	})
 	mux.HandleFunc("POST "+pathStop, func(w http.ResponseWriter, r *http.Request) {
 		var toStop requestToStop
