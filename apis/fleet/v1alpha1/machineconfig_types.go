@@ -14,7 +14,7 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=machineconfigs,shortName=mcfg
-// +kubebuilder:printcolumn:name="Generated-By",type=string,JSONPath=`.metadata.annotations.fleet\.machine\.sapcloud\.io/generated-by`,description="The controller that made it, empty for a user's"
+// +kubebuilder:printcolumn:name="Generated-By",type=string,JSONPath=`.metadata.annotations.fleet\.machine\.sapcloud\.io/generated-by`,description="The controller that created it, empty for a user's"
 // +kubebuilder:printcolumn:name="Ignition",type=string,JSONPath=`.spec.config.ignition.version`,description="Version of the Ignition config"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type MachineConfig struct {

@@ -1,4 +1,4 @@
-{{/* The flags that the chart sets, each once, also those that have no value here. extraFlags may have none of them: what the chart renders beside
+{{/* The flags that the chart sets, each once, also those that have no value here. extraFlags may have none of them: what the chart renders next to
 the flag, such as access, a volume or a probe, would not follow. A file of flags could set them, too. */}}
 {{- define "fleet.flags" -}}
 {{- $control := .Values.control.kubeconfigSecret.name }}

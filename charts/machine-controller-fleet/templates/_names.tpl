@@ -73,7 +73,7 @@ true
 {{- end -}}
 {{- end }}
 
-{{/* Whether replicas make certificates for themselves; empty if not. */}}
+{{/* Whether replicas create certificates for themselves; empty if not. */}}
 {{- define "fleet.selfSigned" -}}
 {{- if and .Values.tls.selfSigned .Values.metrics.authorization (not .Values.tls.secretName) }}true{{ end -}}
 {{- end }}

@@ -3,5 +3,5 @@
 //
 // The access of the fleet is rendered from its Helm chart (fleet-control.yaml, fleet-target.yaml),
 // so that the replicas of a lab run under the rules that the chart installs. There it is bound to
-// the group machine-controller-fleet, whose members are the replicas, each a user of its own.
+// the group machine-controller-fleet, whose members are the replicas, each with its own user.
 package manifests

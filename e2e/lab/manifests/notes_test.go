@@ -80,22 +80,22 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 		request
 		want string
 	}{
-		"a tenant makes a Machine":                     {request{user: tenant, after: noted(m, bare)}, ""},
-		"a tenant makes a Machine with a note":         {request{user: tenant, after: noted(m, func(o metav1.Object) { bare(o); o.SetAnnotations(map[string]string{v1alpha1.AnnotationSetAside: "{}"}) })}, notes},
-		"a tenant makes a Machine with a slot":         {request{user: tenant, after: noted(m, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes},
-		"a tenant makes a MachineClass with a slot":    {request{user: tenant, after: noted(class, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes},
-		"a tenant makes a MachineSet that makes notes": {request{user: tenant, after: noted(s, func(o metav1.Object) { bare(o); aside(o) })}, notes},
-		"a tenant makes a deployment that makes notes": {request{user: tenant, after: noted(d, func(o metav1.Object) { bare(o); aside(o) })}, notes},
-		"a tenant makes a deployment with a slot below": {request{user: tenant, after: noted(d, func(o metav1.Object) {
+		"a tenant creates a Machine":                    {request{user: tenant, after: noted(m, bare)}, ""},
+		"a tenant creates a Machine with a note":        {request{user: tenant, after: noted(m, func(o metav1.Object) { bare(o); o.SetAnnotations(map[string]string{v1alpha1.AnnotationSetAside: "{}"}) })}, notes},
+		"a tenant creates a Machine with a slot":        {request{user: tenant, after: noted(m, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes},
+		"a tenant creates a MachineClass with a slot":   {request{user: tenant, after: noted(class, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes},
+		"a tenant creates a MachineSet that adds notes": {request{user: tenant, after: noted(s, func(o metav1.Object) { bare(o); aside(o) })}, notes},
+		"a tenant creates a deployment that adds notes": {request{user: tenant, after: noted(d, func(o metav1.Object) { bare(o); aside(o) })}, notes},
+		"a tenant creates a deployment with a slot below": {request{user: tenant, after: noted(d, func(o metav1.Object) {
 			bare(o)
 			inTemplate(func(t *v1alpha1.MachineTemplateSpec) { t.Labels = map[string]string{v1alpha1.LabelSlot: "7"} })(o)
 		})}, notes},
-		"a tenant makes a MachineDeployment": {request{user: tenant, after: noted(d, func(o metav1.Object) {
+		"a tenant creates a MachineDeployment": {request{user: tenant, after: noted(d, func(o metav1.Object) {
 			bare(o)
 			harmless(o)
 			o.SetAnnotations(map[string]string{v1alpha1.AnnotationCountMinReady: "true"})
 		})}, ""},
-		"a tenant has a deployment make notes":       {request{user: tenant, before: noted(d, nothing), after: noted(d, aside)}, notes},
+		"a tenant has a deployment add notes":        {request{user: tenant, before: noted(d, nothing), after: noted(d, aside)}, notes},
 		"a tenant changes a template":                {request{user: tenant, before: noted(d, nothing), after: noted(d, harmless)}, ""},
 		"a tenant changes a template with a note":    {request{user: tenant, before: noted(d, aside), after: noted(d, func(o metav1.Object) { aside(o); set("a", "b")(o) })}, ""},
 		"a tenant changes nothing":                   {update(tenant, nothing), ""},
@@ -117,15 +117,15 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 		"a tenant removes a slot":                    {update(tenant, func(o metav1.Object) { o.SetLabels(nil) }), notes},
 		"a tenant removes everything":                {update(tenant, bare), notes},
 		"a tenant changes a large Machine":           {request{user: tenant, before: noted(m, many), after: noted(m, func(o metav1.Object) { many(o); set("a", "b")(o) })}, ""},
-		"a tenant makes a large Machine": {request{user: tenant, after: noted(m, func(o metav1.Object) {
+		"a tenant creates a large Machine": {request{user: tenant, after: noted(m, func(o metav1.Object) {
 			many(o)
 			delete(o.GetLabels(), v1alpha1.LabelSlot)
 			o.SetAnnotations(map[string]string{"a": "b"})
 		})}, ""},
 		"the fleet changes a note":                        {update(fleet, set(v1alpha1.AnnotationIntents, `{"create":[1]}`)), ""},
-		"the fleet makes a Machine":                       {request{after: noted(m, nothing)}, ""},
+		"the fleet creates a Machine":                     {request{after: noted(m, nothing)}, ""},
 		"the fleet labels":                                {update(fleet, slot("8")), ""},
-		"a tool that restores a backup makes a Machine":   {request{user: restorer, after: noted(m, nothing)}, ""},
+		"a tool that restores a backup creates a Machine": {request{user: restorer, after: noted(m, nothing)}, ""},
 		"a tool that restores a backup changes a Machine": {update(restorer, bare), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,7 +111,8 @@ func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy)
 	return validating.NewValidator(compiler.CompileCondition(validations, options, environment.NewExpressions), matcher, none, none, p.Spec.FailurePolicy, nil)
 }
 
-// request is a write of an object: without before it makes the object, without after it deletes it.
+// request is a write of an object: without before it creates the object, without after it deletes
+// it.
 type request struct {
 	user          string // "" is a replica
 	status        bool   // of the subresource
@@ -292,11 +293,11 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 		{"a Secret gets a label", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} })}, finalizers},
 		{"a Secret gets an owner", request{before: s, after: changed(held, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} })}, finalizers},
 		{"a Secret is made immutable", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Immutable = new(true) })}, finalizers},
-		{"a Secret is made", request{after: s}, finalizers},
-		{"a Secret for a ServiceAccount's token is made", request{after: changed(s, func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, finalizers},
+		{"a Secret is created", request{after: s}, finalizers},
+		{"a Secret for a ServiceAccount's token is created", request{after: changed(s, func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, finalizers},
 		{"a Secret is deleted", request{before: s}, finalizers},
 		// It may be the target cluster, too, whose own policy covers these.
-		{"a bootstrap token is made", request{after: token()}, ""},
+		{"a bootstrap token is created", request{after: token()}, ""},
 		{"a bootstrap token is changed", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = nil })}, finalizers},
 		{"a bootstrap token is deleted", request{before: token()}, ""},
 		{"what is called like one elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "n" })}, finalizers},
@@ -326,12 +327,12 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 	signing := changed(token(), func(s *corev1.Secret) { s.Data["usage-bootstrap-signing"] = []byte("true") })
 	foreign := changed(token(), func(s *corev1.Secret) { delete(s.Annotations, v1alpha1.AnnotationMachineUID) })
 	runPolicyCases(t, policiesOf(t, FleetTarget()), []policyCase{
-		{"a token is made", request{after: token()}, ""},
+		{"a token is created", request{after: token()}, ""},
 		{"a token is deleted or read", request{before: token()}, ""},
 		{"a token that never expires", request{after: changed(token(), func(s *corev1.Secret) { delete(s.Data, "expiration") })}, expires},
-		{"a token is made with groups", request{after: groups("system:bootstrappers:a,system:bootstrappers:b")}, beyond},
-		{"a token is made for signing", request{after: signing}, beyond},
-		{"a token is made with what is not known yet", request{after: changed(token(), func(s *corev1.Secret) { s.Data["usage-x"] = []byte("true") })}, beyond},
+		{"a token is created with groups", request{after: groups("system:bootstrappers:a,system:bootstrappers:b")}, beyond},
+		{"a token is created for signing", request{after: signing}, beyond},
+		{"a token is created with what is not known yet", request{after: changed(token(), func(s *corev1.Secret) { s.Data["usage-x"] = []byte("true") })}, beyond},
 		{"another's token is deleted or read", request{before: foreign}, machines},
 		{"a token of no machine", request{after: foreign}, machines},
 		{"a token of another type", request{after: changed(token(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, which},
@@ -384,12 +385,12 @@ func TestPoliciesOfOneClusterForBoth(t *testing.T) {
 				{"another Secret of kube-system gets our finalizer", request{before: admin, after: held}, ""},
 				{"another Secret of kube-system loses our finalizer", request{before: held, after: admin}, ""},
 				{"another Secret of kube-system is changed", request{before: admin, after: changed(admin, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
-				{"another Secret of kube-system is made", request{after: admin}, finalizers},
+				{"another Secret of kube-system is created", request{after: admin}, finalizers},
 				{"another Secret of kube-system is deleted or read", request{before: admin}, finalizers},
 				{"a class' Secret gets our finalizer", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Finalizers = held.Finalizers })}, ""},
 				{"a class' Secret is changed", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
 				{"what is called like a token elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "tenant" })}, finalizers},
-				{"a token is made", request{after: token()}, ""},
+				{"a token is created", request{after: token()}, ""},
 				{"a token is changed", request{before: token(), after: longer}, finalizers},
 				{"a token is deleted or read", request{before: token()}, ""},
 			})
