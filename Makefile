@@ -101,7 +101,7 @@ clean: ## Remove what was built; labs stay, stop them with lab-down
 ##@ Try it
 
 .PHONY: demo
-demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on a control plane of its own: REPLICAS (3), TRACING=1, PICTURE=file.svg; KEEP=1 leaves it running
+demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on its own control plane: REPLICAS (3), TRACING=1, PICTURE=file.svg; KEEP=1 leaves it running
 	@go build -o bin/ ./e2e/demo
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing) $(if $(PICTURE),--picture "$(PICTURE)")
 
@@ -119,7 +119,7 @@ lab-status: bin/lab ## Show what runs in LAB_DIR
 lab-down: bin/lab ## Stop what runs in LAB_DIR, and nothing else
 	@bin/lab down --dir "$(LAB_DIR)"
 
-# Looking at a lab and stopping it works with the launcher that started it, whatever state the sources are in.
+# Looking at a lab and stopping it works with the launcher that started it, regardless of the state of the sources.
 bin/lab:
 	@hack/build-lab.sh
 
@@ -189,7 +189,7 @@ chaos: ## The faults in their long form, at most 90 minutes; SEED repeats a run
 
 # The test ends by itself shortly after ATTACK_TIME.
 .PHONY: attack
-attack: build ## Attack a fleet in the lab at random for ATTACK_TIME (1h), beside the attacks of make test-all; SEED repeats them
+attack: build ## Attack a fleet in the lab at random for ATTACK_TIME (1h), in addition to the attacks of make test-all; SEED repeats them
 	@ATTACK_TIME="$(ATTACK_TIME)" go test -tags e2e -count=1 -timeout 0 -v ./e2e/attack
 
 # -timeout is for what hangs: MODEL_TIME ends it long before.

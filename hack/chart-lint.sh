@@ -25,7 +25,7 @@ validate() { # version, files
 for values in "$chart"/ci/*.yaml; do
   bin/helm lint --strict --quiet -f "$values" "$chart"
   render -f "$values" >"$rendered/$(basename "$values")"
-  # The definitions are copies, which hack/render-chart.sh makes.
+  # The definitions are copies, which hack/render-chart.sh writes.
   expected=$chart/ci/renders/$(basename "$values")
   if [[ ${1:-} == -update ]]; then
     mkdir -p "$chart/ci/renders"

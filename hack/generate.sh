@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; from the driver protocol its Go code; the
-# pages in docs/ that are made from code; and the chart's dashboards, objectives, and the index of its alerts.
+# pages in docs/ that are generated from code; and the chart's dashboards, objectives, and the index of its alerts.
 # Running it again changes nothing, and a generator that fails changes nothing. The generators are pinned in
 # hack/tools/go.mod and hack/tools/protobuf/go.mod.
 set -euo pipefail

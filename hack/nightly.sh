@@ -5,7 +5,7 @@
 #
 # MODEL_TIME bounds each of the model's large scenarios, SEEDS is how many worlds the simulation explores, FLEET_SEEDS
 # how many seeds the whole fleet, SWEEP_SEEDS how many worlds the sweeps of orphans. SEED is the day (UTC) when it is not
-# given: each night has worlds of its own.
+# given: each night has other worlds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/env.sh

@@ -105,7 +105,7 @@ spec:
         volumeMounts: [{name: drivers, mountPath: /run/drivers}]
       volumes: [{name: state, emptyDir: {}}, {name: kubeconfig, secret: {secretName: kubeconfig}}, {name: drivers, emptyDir: {}}]
 ---
-# A pod of a Deployment beside the fleet, for comparison.
+# A pod of a Deployment next to the fleet, for comparison.
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: compared}

@@ -40,10 +40,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'echo "hack/test.sh: interrupted" >&2; interrupt_others; exit 130' INT
 
-# beside runs a command at the same time as those that follow; wait waits for it. It has a process group of its own, because without one
+# concurrently runs a command at the same time as those that follow; wait waits for it. It has its own process group, because without one
 # it would not be interrupted.
 others=()
-beside() {
+concurrently() {
   set -m
   "$@" &
   others+=($!)
@@ -187,7 +187,7 @@ image() {
   tests . -tags e2e -count=1 -- ./e2e/image
 }
 
-# The chart's dashboards and alerts, with a real Prometheus. Alerts are about times: what runs beside them must need little CPU.
+# The chart's dashboards and alerts, with a real Prometheus. Alerts are about times: what runs concurrently with them must need little CPU.
 alerts() {
   lab || return
   build hack/build-helm.sh
@@ -206,7 +206,7 @@ helm() {
 
 helm-short() { helm -short; }
 
-# Each test of faults has a lab of its own and mostly waits, so that several run concurrently.
+# Each test of faults has a separate lab and mostly waits, so that several run concurrently.
 faults() {
   lab || return
   echo "faults: SEED=$SEED"
@@ -252,7 +252,7 @@ result() {
 times=() failed=()
 for group in "${groups[@]}"; do
   IFS=+ read -ra together <<<"$group"
-  for part in "${together[@]:1}"; do beside run "$part"; done
+  for part in "${together[@]:1}"; do concurrently run "$part"; done
   run "${together[0]}"
   wait
   for part in "${together[@]}"; do result "$part"; done

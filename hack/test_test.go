@@ -58,7 +58,7 @@ func TestRunUnknownPartIsRefused(t *testing.T) {
 	}
 }
 
-// scratch makes the repository, with copies of files of the real one.
+// scratch creates the repository, with copies of files of the real one.
 func scratch(t *testing.T, copies ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

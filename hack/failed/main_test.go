@@ -42,7 +42,7 @@ func TestReport(t *testing.T) {
 			module: "m", folder: ".", command: rootCommand,
 			want: "  ./a\n      go test -race ./a\n",
 		},
-		"a test that ran at the timeout, beside one that waited for its turn": {
+		"a test that ran at the timeout, next to one that waited for its turn": {
 			output: `{"Action":"run","Package":"m/a","Test":"TestWaits"}
 				{"Action":"pause","Package":"m/a","Test":"TestWaits"}
 				{"Action":"run","Package":"m/a","Test":"TestHangs"}

@@ -16,7 +16,7 @@ var (
 )
 
 // TestRunbooksConditionsAreShownOfAllKinds: MachineSets have MCM's field machineSetCondition, and
-// conditions beside it where the definitions are the fleet's.
+// conditions next to it where the definitions are the fleet's.
 func TestRunbooksConditionsAreShownOfAllKinds(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/*.md")
 	if err != nil {

@@ -1,4 +1,4 @@
-// The linter is pinned in a module of its own: its hundreds of dependencies do not affect the versions of other modules.
+// The linter is pinned in a separate module: its hundreds of dependencies do not affect the versions of other modules.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/golangci-lint
 
 go 1.26.0

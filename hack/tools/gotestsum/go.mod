@@ -1,4 +1,4 @@
-// gotestsum is pinned in a module of its own: its dependencies do not affect the versions of other modules.
+// gotestsum is pinned in a separate module: its dependencies do not affect the versions of other modules.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/gotestsum
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// govulncheck is pinned in a module of its own: its dependencies do not affect the versions of other modules.
+// govulncheck is pinned in a separate module: its dependencies do not affect the versions of other modules.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/govulncheck
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// helm-docs is pinned in a module of its own: it needs another version of Helm than hack/tools/helm.
+// helm-docs is pinned in a separate module: it needs another version of Helm than hack/tools/helm.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/helm-docs
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// Helm is pinned in a module of its own: its hundreds of dependencies do not affect the versions of other modules. Those that the lab
+// Helm is pinned in a separate module: its hundreds of dependencies do not affect the versions of other modules. Those that the lab
 // has, too, are of the same version, so that they are compiled once.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/helm
 

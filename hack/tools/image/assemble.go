@@ -29,7 +29,7 @@ type content struct {
 	binary, license, certificates []byte
 }
 
-// file is a file of the image. Folders above it are made.
+// file is a file of the image. Folders above it are created.
 type file struct {
 	name string
 	mode int64
@@ -38,7 +38,7 @@ type file struct {
 
 // assemble returns the image for a platform.
 func assemble(c content, platform v1.Platform, r release, created time.Time) (v1.Image, error) {
-	// What changes rarely is first, in a layer of its own: nodes that have it do not fetch it again.
+	// What changes rarely is first, in a separate layer: nodes that have it do not fetch it again.
 	certificates, err := layer(
 		file{"etc/ssl/certs/ca-certificates.crt", 0o644, c.certificates},
 		file{"licenses/LICENSE", 0o644, c.license},

@@ -37,8 +37,8 @@ type build struct {
 // release is what is known about the sources. Each may be empty.
 type release struct{ version, commit, date string }
 
-// created returns the time of the image: that of the commit, so that the same sources make the same
-// image.
+// created returns the time of the image: that of the commit, so that the same sources result in the
+// same image.
 func (r release) created() (time.Time, error) {
 	if r.date == "" {
 		return time.Unix(0, 0).UTC(), nil

@@ -1,4 +1,4 @@
-// The program that builds the container image is a module of its own: go-containerregistry does not affect the versions of other
+// The program that builds the container image is a separate module: go-containerregistry does not affect the versions of other
 // modules. The roots of golang.org/x/crypto/x509roots/fallback/bundle are the CA certificates of the image.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/image
 

@@ -47,7 +47,7 @@ const (
 
 var testRelease = release{version: "v1.2.3", commit: "0123abc", date: testDate}
 
-// source makes the small program in a folder of its own.
+// source builds the small program in a separate folder.
 func source(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -114,7 +114,7 @@ func TestBuildTwoPlatformsLayoutIsComplete(t *testing.T) {
 	}
 }
 
-// TestBuildOtherProgram: an image of a driver, which has a module of its own.
+// TestBuildOtherProgram: an image of a driver, which has its own module.
 func TestBuildOtherProgram(t *testing.T) {
 	dir := buildFrom(t, source(t), testRelease, "-program", "driver/x/cmd/x-driver")
 	index, err := open(dir)

@@ -1,4 +1,4 @@
-// Jaeger is pinned in a module of its own: its hundreds of dependencies do not affect the versions of other modules.
+// Jaeger is pinned in a separate module: its hundreds of dependencies do not affect the versions of other modules.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/jaeger
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// KEDA is pinned in a module of its own: its hundreds of dependencies do not affect the versions of other modules. They are those of
+// KEDA is pinned in a separate module: its hundreds of dependencies do not affect the versions of other modules. They are those of
 // KEDA's own go.mod, with its replacement and its exclusion.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/keda
 

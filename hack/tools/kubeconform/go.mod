@@ -1,4 +1,4 @@
-// kubeconform is pinned in a module of its own.
+// kubeconform is pinned in a separate module.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/kubeconform
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// Prometheus and promtool are pinned in a module of their own: their hundreds of dependencies do not affect the versions of other modules.
+// Prometheus and promtool are pinned in a separate module: their hundreds of dependencies do not affect the versions of other modules.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/prometheus
 
 go 1.26.7

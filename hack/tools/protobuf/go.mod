@@ -1,4 +1,4 @@
-// The generator of the driver protocol is a module of its own: the compiler of protocol buffers does not affect the versions of other
+// The generator of the driver protocol is a separate module: the compiler of protocol buffers does not affect the versions of other
 // modules. All of it comes through the Go module proxy; protoc is not needed.
 module github.com/machine-controller-fleet/machine-controller-fleet/hack/tools/protobuf
 

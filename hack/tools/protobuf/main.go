@@ -1,6 +1,6 @@
 // Command protobuf generates Go code from .proto files: it compiles them, and runs protoc-gen-go
-// and protoc-gen-go-grpc at the versions of its own go.mod, as protoc would. The same sources make
-// the same code on any computer.
+// and protoc-gen-go-grpc at the versions of its own go.mod, as protoc would. The same sources
+// result in the same code on any computer.
 //
 //	protobuf <folder of the sources> <folder for the code> <file>...
 package main
