@@ -2,7 +2,7 @@
 // join as Nodes.
 //
 // The tests have the build tag e2e and use the binaries in bin/. They share a lab with two
-// clusters, in which each has a namespace of its own; it is the one that LAB_DIR names or, without
+// clusters, in which each has its own namespace; it is the one that LAB_DIR names or, without
 // LAB_DIR, one that is started for them. A test that needs a fleet of its own starts a separate
 // lab. All started labs are stopped in the end, also after a panic and an interrupt; their logs are
 // kept when a test has failed.

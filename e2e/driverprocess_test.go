@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated"
 )
 
-// sideProvider is a provider whose driver is a process of its own.
+// sideProvider is a provider whose driver is a separate process.
 const sideProvider = "side"
 
 // TestDriverProcess: one fleet serves two providers, and the driver of one is a process. While that

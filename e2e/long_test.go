@@ -17,7 +17,7 @@ import (
 var long = map[string]string{
 	"TestAzure":                    "a lab with a second cloud and its driver",
 	"TestChart":                    "needs Helm",
-	"TestDriverProcess":            "a lab with a driver in a process of its own",
+	"TestDriverProcess":            "a lab with a driver in a separate process",
 	"TestMachineConfiguration":     "a lab with daemons and real kubelets, which reboot",
 	"TestMainJobOnMCMsDefinitions": "a lab whose definitions are replaced",
 	"TestRealKubeletVolumes":       "volumes of real kubelets move one after the other",

@@ -58,7 +58,7 @@ func updatesInPlace(s *space) {
 	}
 	s.must(budget.Stop())
 	if created, err := s.lab.Cloud.History(s.Context(), s.name); err != nil || len(created) != size {
-		s.Errorf("the cloud has made %d VMs for %d machines (%v): an update in place keeps them", len(created), size, err)
+		s.Errorf("the cloud has created %d VMs for %d machines (%v): an update in place keeps them", len(created), size, err)
 	}
 }
 

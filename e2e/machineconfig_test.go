@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestMachineConfiguration configures VMs with real kubelets by real daemons, in a lab of its own.
+// TestMachineConfiguration configures VMs with real kubelets by real daemons, in a separate lab.
 func TestMachineConfiguration(t *testing.T) {
 	if !harness.KubeletsWork(t) {
 		t.Skip("the lab boots simulated Nodes only")

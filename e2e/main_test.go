@@ -96,7 +96,7 @@ func forbidden(labs string) error {
 	return err
 }
 
-// sharedLab is the lab of all tests that do not need one of their own: control and target cluster
+// sharedLab is the lab of all tests that do not need a separate one: control and target cluster
 // are two.
 var sharedLab = sync.OnceValues(func() (*harness.Lab, error) {
 	if dir := os.Getenv(labVariable); dir != "" {
@@ -126,7 +126,7 @@ func shared(t *testing.T) *harness.Lab {
 	return lab
 }
 
-// fewSlots is the number of slots in labs of single tests. A fleet makes about a thousand requests,
+// fewSlots is the number of slots in labs of single tests. A fleet sends about a thousand requests,
 // nearly all of them writes, before it holds 256 slots, the default, which the faults (e2e/chaos)
 // and the chart (e2e/helm) have.
 const fewSlots = 32

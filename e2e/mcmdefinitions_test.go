@@ -13,7 +13,7 @@ import (
 )
 
 // TestMainJobOnMCMsDefinitions does the main job with the definitions of Machine Controller
-// Manager, in a lab of its own: they replace the fleet's while no object exists.
+// Manager, in a separate lab: they replace the fleet's while no object exists.
 func TestMainJobOnMCMsDefinitions(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "mcms-definitions")

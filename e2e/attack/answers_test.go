@@ -151,8 +151,8 @@ func pathOf(resource schema.GroupVersionResource, object *unstructured.Unstructu
 	return path.Join(append(elements, resource.Resource, object.GetName(), part)...)
 }
 
-// contentOf returns the longest plain text of an object beside its metadata that is not part of its
-// name, or its UID.
+// contentOf returns the longest plain text of an object outside its metadata that is not part of
+// its name, or its UID.
 func contentOf(object *unstructured.Unstructured) string {
 	longest := string(object.GetUID())
 	var walk func(value any)

@@ -60,10 +60,10 @@ func stolenToken(a *tenant) {
 		}
 	}
 	for what, try := range map[string]func() error{
-		"make the token of a ServiceAccount in the target":     create(target, serviceAccountToken),
-		"make one under the name of a bootstrap token":         create(target, inDisguise),
-		"make the token of a ServiceAccount in the control":    create(control, serviceAccountToken),
-		"make a bootstrap token that is no machine's":          create(target, bootstrapToken),
+		"create the token of a ServiceAccount in the target":   create(target, serviceAccountToken),
+		"create one under the name of a bootstrap token":       create(target, inDisguise),
+		"create the token of a ServiceAccount in the control":  create(control, serviceAccountToken),
+		"create a bootstrap token that is no machine's":        create(target, bootstrapToken),
 		"change a Secret of the control cluster":               update(a, control, func(s *corev1.Secret) { s.Data = map[string][]byte{"token": nil} }),
 		"take a Secret's annotation, which shares it":          update(a, control, func(s *corev1.Secret) { s.Annotations = map[string]string{"a": "b"} }),
 		"hold a Secret by a finalizer that is not the fleet's": update(a, control, func(s *corev1.Secret) { s.Finalizers = []string{"example.com/hold"} }),
@@ -75,13 +75,13 @@ func stolenToken(a *tenant) {
 			_, err := system(target).List(a.ctx, metav1.ListOptions{})
 			return err
 		},
-		"give a Node another provider ID":   node(`{"spec":{"providerID":"simulated:///another"}}`),
-		"give a Node another hostname":      node(`{"metadata":{"labels":{"kubernetes.io/hostname":"another"}}}`),
-		"give a Node a restricted label":    node(`{"metadata":{"labels":{"node-restriction.kubernetes.io/pool":"a"}}}`),
-		"set a Node ready":                  node(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
-		"make a Lease of the scheduler":     lease(metav1.NamespaceSystem, "kube-scheduler-2"),
-		"make a Lease of another name":      lease(harness.FleetNamespace, "another"),
-		"make a Lease in another namespace": lease(victimNamespace, "fleet-slot-0"),
+		"give a Node another provider ID":     node(`{"spec":{"providerID":"simulated:///another"}}`),
+		"give a Node another hostname":        node(`{"metadata":{"labels":{"kubernetes.io/hostname":"another"}}}`),
+		"give a Node a restricted label":      node(`{"metadata":{"labels":{"node-restriction.kubernetes.io/pool":"a"}}}`),
+		"set a Node ready":                    node(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
+		"create a Lease of the scheduler":     lease(metav1.NamespaceSystem, "kube-scheduler-2"),
+		"create a Lease of another name":      lease(harness.FleetNamespace, "another"),
+		"create a Lease in another namespace": lease(victimNamespace, "fleet-slot-0"),
 	} {
 		if err := try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			a.Errorf("%s: %v", what, err)

@@ -49,8 +49,8 @@ type generator struct {
 	refusal  map[string]error // the last
 }
 
-// generated runs random attacks, beside the others of this package, while machines of another
-// namespace are created. It checks what must never change of the victim.
+// generated runs random attacks, concurrently with the others of this package, while machines of
+// another namespace are created. It checks what must never change of the victim.
 func generated(a *tenant) {
 	lasts, seed := attackTime, uint64(time.Now().UTC().YearDay())
 	var err error

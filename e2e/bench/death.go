@@ -117,13 +117,13 @@ func someHeld(ctx context.Context, lab *harness.Lab) error {
 	})
 }
 
-// addMachines creates running machines, in a namespace of their own.
+// addMachines creates running machines, in a separate namespace.
 func addMachines(ctx context.Context, lab *harness.Lab, load preload.Load) error {
 	if err := lab.Prepare(ctx, load.Namespace, ""); err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := load.Make(ctx, lab); err != nil {
+	if err := load.Create(ctx, lab); err != nil {
 		return err
 	}
 	fmt.Printf("%d machines were created in %.0f s\n", load.Deployments*load.Machines, time.Since(start).Seconds())

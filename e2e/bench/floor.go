@@ -22,7 +22,7 @@ import (
 // Writes of the plain loop for one machine.
 const (
 	floorCreateWrites = 5 // Machine, provider ID, Pending, Node, Running
-	floorTokenWrites  = 2 // made, removed
+	floorTokenWrites  = 2 // created, removed
 	floorDeleteWrites = 6 // Machine, Terminating, Node's condition, cordon without finalizer, Node, Machine's finalizer
 )
 

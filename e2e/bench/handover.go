@@ -101,7 +101,7 @@ func (m *moves) onlyBusy(calls []cloudapi.Call) error {
 	return nil
 }
 
-// atCloud counts the machines for which a call to create or delete the VM, made under a slot, was
+// atCloud counts the machines for which a call to create or delete the VM, sent under a slot, was
 // in flight at a moment.
 func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
 	busy := map[string]bool{}

@@ -26,7 +26,7 @@ func TestOnlyBusy(t *testing.T) {
 		counts bool
 	}{
 		"all at the cloud":       {func(*cloudapi.Call) {}, true},
-		"one makes a VM":         {func(c *cloudapi.Call) { c.Operation = cloudapi.OpCreateInstance }, true},
+		"one creates a VM":       {func(c *cloudapi.Call) { c.Operation = cloudapi.OpCreateInstance }, true},
 		"one begins just then":   {func(c *cloudapi.Call) { c.Start = requested }, true},
 		"one begins later":       {func(c *cloudapi.Call) { c.Start = requested.Add(time.Millisecond) }, false},
 		"one has ended":          {func(c *cloudapi.Call) { c.End = requested }, false},

@@ -30,7 +30,7 @@ const (
 
 func configPool(i int) string { return fmt.Sprintf("config-%d", i) }
 
-// measureConfigs rolls a configuration over simulated Nodes in several pools, in a lab of its own,
+// measureConfigs rolls a configuration over simulated Nodes in several pools, in a separate lab,
 // and then another one by a plain loop.
 func measureConfigs(ctx context.Context, dir string, s sample) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*configPatience)

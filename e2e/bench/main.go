@@ -43,14 +43,14 @@ func main() {
 	defer stop()
 	var o options
 	flag.StringVar(&o.dir, "lab-dir", ".lab", "`folder` of the lab; one that does not run is started, and stopped at the end")
-	flag.IntVar(&o.runs, "runs", 3, "`number` of runs of making and deleting machines, of which the median counts")
+	flag.IntVar(&o.runs, "runs", 3, "`number` of runs of creating and deleting machines, of which the median counts")
 	flag.IntVar(&o.kills, "kills", 20, "`number` of replicas that are killed, every other one the leader")
 	flag.IntVar(&o.machines, "machines", 10000, "`number` of machines that memory and scrapes are measured with")
-	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are made")
+	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are created")
 	flag.IntVar(&o.creates, "creates", 200, "`number` of machines that are created while the process of their driver is killed, and as many before")
 	flag.IntVar(&o.rounds, "rounds", 5, "`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
 	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which CPU and requests are measured at rest; within the default each kubelet reports the status of its Node")
-	flag.StringVar(&o.parts, "parts", "create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a lab of their own, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, driver and machineconfig start labs beside it")
+	flag.StringVar(&o.parts, "parts", "create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, driver and machineconfig start additional labs")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -113,7 +113,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "driver":
 			err = measureKilledDriver(ctx, o.dir, o.creates, once)
 		case !own:
-			fmt.Println("Skipped:", part, "needs a lab of its own, see --lab-dir")
+			fmt.Println("Skipped:", part, "needs a separate lab, see --lab-dir")
 		case part == "take-over":
 			err = measureDeaths(ctx, lab, o.kills, once)
 		case part == "memory":

@@ -40,7 +40,7 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {
 		return err
 	}
-	roots, err := makeRoots(ctx, lab, namespace)
+	roots, err := createRoots(ctx, lab, namespace)
 	if err != nil {
 		return err
 	}
@@ -115,12 +115,12 @@ func atWork(ctx context.Context, lab *harness.Lab, namespace string, r root, siz
 	})
 }
 
-// root is a MachineDeployment in a slot of its own.
+// root is a MachineDeployment in a slot that no other root is in.
 type root struct{ name, slot string }
 
-// makeRoots creates MachineDeployments until enough of them are in slots of their own, and waits
+// createRoots creates MachineDeployments until enough of them are in separate slots, and waits
 // for their machines.
-func makeRoots(ctx context.Context, lab *harness.Lab, namespace string) (roots []root, err error) {
+func createRoots(ctx context.Context, lab *harness.Lab, namespace string) (roots []root, err error) {
 	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
 	for i := range deployments {
 		if _, err := api.Create(ctx, harness.Deployment(namespace, fmt.Sprintf("md-%d", i), machines), metav1.CreateOptions{}); err != nil {

@@ -25,7 +25,7 @@ func TestReplaced(t *testing.T) {
 		"no old one is gone":    {ran: []time.Duration{1, 2}},
 		"one after the other":   {ran: []time.Duration{1, 3}, gone: []time.Duration{2, 4}, want: []time.Duration{2, 4}},
 		"old ones first":        {ran: []time.Duration{5, 6}, gone: []time.Duration{1, 2}, want: []time.Duration{5, 6}},
-		"whatever order":        {ran: []time.Duration{4, 1}, gone: []time.Duration{3, 2}, want: []time.Duration{2, 4}},
+		"in any order":          {ran: []time.Duration{4, 1}, gone: []time.Duration{3, 2}, want: []time.Duration{2, 4}},
 		"one is not there yet":  {ran: []time.Duration{1, 2, 9}, gone: []time.Duration{3, 4}, want: []time.Duration{3, 4}},
 		"one has not gone, yet": {ran: []time.Duration{1}, gone: []time.Duration{3, 4}, want: []time.Duration{3}},
 	} {

@@ -34,7 +34,7 @@ func measureRestarts(ctx context.Context, lab *harness.Lab, restarts int, s samp
 		if err != nil {
 			return err
 		}
-		fmt.Printf("restart with %d machines of its own: %.2f s\n", owned[harness.Fleet], took.Seconds())
+		fmt.Printf("restart with %d own machines: %.2f s\n", owned[harness.Fleet], took.Seconds())
 		all = append(all, took)
 		if err := rebalanced(ctx, lab); err != nil {
 			return err

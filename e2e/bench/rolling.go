@@ -39,7 +39,7 @@ type rolling struct {
 	requests []harness.Request
 }
 
-// rollIn creates the load in a namespace of its own, rolls it, and deletes it.
+// rollIn creates the load in a separate namespace, rolls it, and deletes it.
 func (l load) rollIn(ctx context.Context, lab *harness.Lab, namespace string) (*rolling, error) {
 	if err := rebalanced(ctx, lab); err != nil { // a slot that moves causes a new list of its objects
 		return nil, err

@@ -20,7 +20,7 @@ import (
 const scrapes = 10
 
 // measureScrapes measures what a scrape of a replica costs that owns all machines, without series
-// by machine, which is the default, and with all of them. Each needs a lab of its own, since flags
+// by machine, which is the default, and with all of them. Each needs a separate lab, since flags
 // are those of a lab.
 func measureScrapes(ctx context.Context, dir string, machines int, s sample) error {
 	for _, v := range []struct{ name, flags string }{{"scrape", ""}, {"scrape_by_machine", "--metrics-by-machine=all"}} {

@@ -32,7 +32,7 @@ func tracingVariants() []*variant {
 }
 
 // measureTracing compares the CPU time of replicas without tracing and with it. The labs run at the
-// same time and work in turns, so that what the computer does beside affects all; off works twice
+// same time and work in turns, so that other work of the computer affects all; off works twice
 // in each round, and what differs between these two is noise.
 func measureTracing(ctx context.Context, dir string, rounds int, s sample) error {
 	variants := tracingVariants()

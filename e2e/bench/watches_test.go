@@ -24,13 +24,13 @@ func TestOnlyOwn(t *testing.T) {
 		"few that it has lost":       {19, []string{own(upTo(20)...), none}, ""},
 		"a tenth that it lost":       {9, []string{own(upTo(10)...), none}, "1 are of others"},
 		"all slots":                  {10, []string{own(upTo(slots)...), none}, "246 are of others"},
-		"not all of its own":         {10, []string{own(upTo(9)...), none}, "1 of its own are missing"},
-		"nothing":                    {10, nil, "10 of its own are missing"},
+		"not all of its slots":       {10, []string{own(upTo(9)...), none}, "1 objects of its slots are missing"},
+		"nothing":                    {10, nil, "10 objects of its slots are missing"},
 		"not objects without a slot": {10, []string{own(upTo(10)...)}, "objects without a slot: false"},
 		"everything":                 {10, []string{own(upTo(10)...), none, ""}, "does not select by slots"},
 		"by another label":           {10, []string{own(upTo(10)...), none, "name in (0)"}, "does not select by slots"},
 		"all but some":               {10, []string{own(upTo(10)...), v1alpha1.LabelSlot + " notin (0,1)"}, "watches machinedeployments of others"},
-		"whatever has a slot":        {10, []string{own(upTo(10)...), v1alpha1.LabelSlot}, "watches machinedeployments of others"},
+		"all with any slot":          {10, []string{own(upTo(10)...), v1alpha1.LabelSlot}, "watches machinedeployments of others"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var watches []harness.Request

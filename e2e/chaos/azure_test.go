@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestKillAtEachCallAtAzure is the same with the driver of Azure, in a process of its own: a call
+// TestKillAtEachCallAtAzure is the same with the driver of Azure, in a separate process: a call
 // that was sent goes on there, or is cancelled in the middle.
 func TestKillAtEachCallAtAzure(t *testing.T) {
 	t.Parallel()
@@ -58,7 +58,7 @@ func emptyAzure(ctx context.Context, lab *harness.Lab) error {
 // mostRequests is more than the driver makes in the life of a machine.
 const mostRequests = 60
 
-// TestKillAtEachRequestToAzure kills the fleet while the driver, in a process of its own, waits for
+// TestKillAtEachRequestToAzure kills the fleet while the driver, in a separate process, waits for
 // the answer to a request: at each request in the life of a machine, before its effect and after
 // it. The call of the driver ends there, in the middle, and the next process goes on.
 func TestKillAtEachRequestToAzure(t *testing.T) {

@@ -57,7 +57,7 @@ func TestOrphanVMs(t *testing.T) {
 		b.wait(t, 12*time.Second)
 	}
 	b.swept(t, "orphan")
-	t.Logf("%d orphans beside %d machines were deleted after %.0f s, in which %d replicas were killed", orphans, pools*each, time.Since(start).Seconds(), killed)
+	t.Logf("%d orphans next to %d machines were deleted after %.0f s, in which %d replicas were killed", orphans, pools*each, time.Since(start).Seconds(), killed)
 	b.alive(t, healthy)
 	b.alive(t, others)
 
@@ -65,7 +65,7 @@ func TestOrphanVMs(t *testing.T) {
 	digest, held := b.held(t, "second")
 	b.wait(t, 30*time.Second) // three further sweeps
 	if n := b.count(t, "second"); n != held || orphans+more-held > orphanCap {
-		t.Fatalf("%d of %d orphans were held and %d are left, beside %d that were deleted before; the cap is %d", held, more, n, orphans, orphanCap)
+		t.Fatalf("%d of %d orphans were held and %d are left, in addition to %d that were deleted before; the cap is %d", held, more, n, orphans, orphanCap)
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDeleteOrphans, digest)
 	if _, err := b.lab.Machines.MachineV1alpha1().MachineClasses(b.namespace).Patch(b.ctx, harness.ClassName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -100,13 +100,13 @@ func TestLateCreateIsSwept(t *testing.T) {
 		}
 		return err
 	})
-	t.Logf("the VM was deleted %.0f s after it was made", time.Since(start).Seconds())
+	t.Logf("the VM was deleted %.0f s after it was created", time.Since(start).Seconds())
 	b.end(t)
 }
 
 // createsLate has a replica send the create of a machine of a MachineDeployment after the machine
-// is gone, and reports whether the cloud has made the VM: the resumed process may notice first how
-// late it is, and end.
+// is gone, and reports whether the cloud has created the VM: the resumed process may notice first
+// how late it is, and end.
 func (b *bed) createsLate(t *testing.T, name string) bool {
 	t.Helper()
 	point, err := b.lab.StopNext(b.ctx, string(driver.OpCreate)+" ")
@@ -203,7 +203,8 @@ func TestLeaderKilledInEachStepOfASweep(t *testing.T) {
 	b.end(t)
 }
 
-// orphan creates VMs at the cloud as the fleet would have made them for machines that do not exist.
+// orphan creates VMs at the cloud as the fleet would have created them for machines that do not
+// exist.
 func (b *bed) orphan(t *testing.T, prefix string, n int) {
 	t.Helper()
 	for i := range n {
@@ -311,8 +312,8 @@ func (b *bed) swept(t *testing.T, prefix string) {
 }
 
 // held waits for the Event that the remaining orphans are not deleted, and returns their number and
-// the digest that approves their deletion. A sweep that began while they were made has deleted the
-// first ones, up to the cap.
+// the digest that approves their deletion. A sweep that began while they were created has deleted
+// the first ones, up to the cap.
 func (b *bed) held(t *testing.T, prefix string) (digest string, n int) {
 	t.Helper()
 	b.eventually(t, "an Event reports that the remaining orphans are held", func(ctx context.Context) error {

@@ -42,7 +42,7 @@ func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string)
 			t.Fatalf("%s has got slots while %s lives: %v", second, name, view.Here)
 		}
 		if now, err := b.session(b.ctx, name); err != nil || now != before {
-			t.Fatalf("the session of %s was %s, and is %q beside a second process: %v", name, before, now, err)
+			t.Fatalf("the session of %s was %s, and is %q next to a second process: %v", name, before, now, err)
 		}
 	}
 	b.do(t, second, harness.Kill)

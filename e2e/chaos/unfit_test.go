@@ -163,7 +163,7 @@ func follower(t *testing.T, b *bed) string {
 			return name
 		}
 	}
-	t.Fatalf("want a replica beside the leader %s, got %v", leader, names)
+	t.Fatalf("want a replica other than the leader %s, got %v", leader, names)
 	return ""
 }
 

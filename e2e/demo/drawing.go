@@ -58,7 +58,7 @@ const (
 // replicaColors are those of the replicas, in the order of their names, and again for more.
 var replicaColors = []string{"#1f5fbf", "#c2570c", "#7a4fa3", "#2a9d8f", "#b83a5e"}
 
-// svg draws it. Each step has a column of the same width, whatever time it took.
+// svg draws it. Each step has a column of the same width, regardless of the time that it took.
 func (d drawing) svg() string {
 	width := drawingLeft + columnWidth*len(d.steps) + 12
 	var b strings.Builder

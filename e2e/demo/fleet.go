@@ -124,8 +124,8 @@ func (p picture) holds(r replica, name string) bool {
 
 // heldBy counts the slots that these replicas hold and that are assigned to them, and those of the
 // replicas that hold their share. The leader fills a replica that has less than half of its part of
-// the slots and of the machines, so half of either counts. A dead session holds nothing, whatever
-// the Leases name.
+// the slots and of the machines, so half of either counts. A dead session holds nothing, also
+// where Leases still name it.
 func (f fleet) heldBy(replicas []string, dead string) (held, shares int) {
 	machines := 0
 	for _, r := range f.Replicas {

@@ -49,7 +49,7 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 		{Kind: "Nodes", Remaining: names(nodes.Items)},
 		{Kind: "bootstrap tokens", Remaining: names(tokens.Items)},
 		{Kind: "objects of machine configuration", Remaining: configs},
-		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were made, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
+		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were created, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
 		{Kind: "machines with a second VM", Remaining: twice},
 		{Kind: "calls to the cloud that had an effect twice, or under no slot", Note: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Remaining: report.Faults},
 	}, nil
@@ -69,7 +69,7 @@ func configurations(ctx context.Context, lab *harness.Lab) ([]string, error) {
 }
 
 // remainingVMs are the VMs that have not ended, and the names of machines for which more than one
-// was made.
+// was created.
 func remainingVMs(vms []cloudapi.Instance) (remaining, twice []string) {
 	created := map[string]int{}
 	for _, v := range vms {

@@ -28,8 +28,8 @@ func TestRemainingVMs(t *testing.T) {
 
 func TestFindings(t *testing.T) {
 	nodes := []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n-1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n-2"}}}
-	findings := []finding{{Kind: "VMs", Note: "2 were made"}, {Kind: "Nodes", Remaining: names(nodes)}}
-	want := []string{"    ✓ no VMs (2 were made)", "    ✗ 2 Nodes"}
+	findings := []finding{{Kind: "VMs", Note: "2 were created"}, {Kind: "Nodes", Remaining: names(nodes)}}
+	want := []string{"    ✓ no VMs (2 were created)", "    ✗ 2 Nodes"}
 	if diff := cmp.Diff(want, verdicts(false, findings)); diff != "" {
 		t.Errorf("verdicts (-want +got):\n%s", diff)
 	}

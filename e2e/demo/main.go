@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The exit codes, beside 0.
+// The exit codes, other than 0.
 const (
 	exitFailed      = 1
 	exitUsage       = 2
@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, out *os.File, stderr io.Writer) int
 		return exitFailed
 	}
 	if tools.lab, err = os.MkdirTemp("", "fleet-demo-"); err != nil {
-		fmt.Fprintln(stderr, "demo: make a folder for the lab:", err)
+		fmt.Fprintln(stderr, "demo: create a folder for the lab:", err)
 		return exitFailed
 	}
 	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, tracing: *tracing, drawTo: *picture, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}

@@ -141,7 +141,7 @@ func eachLine(file string, offset int64, f func(line []byte) error) error {
 	}
 }
 
-// send makes one HTTP request and decodes the answer into out, unless that is nil.
+// send sends one HTTP request and decodes the answer into out, unless that is nil.
 func send(ctx context.Context, method, url string, body io.Reader, out any) error {
 	return sendBy(ctx, http.DefaultClient, method, url, body, out)
 }

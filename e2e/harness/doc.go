@@ -3,6 +3,6 @@
 // HTTP.
 //
 // Guarantees: Up returns a lab that is ready, or an error and nothing running; Down stops what Up
-// has started. Not guaranteed: that two users of one lab do not meet. Each test works in a
-// namespace of its own.
+// has started. Not guaranteed: that two users of one lab do not meet. Each test works in
+// its own namespace.
 package harness

@@ -23,9 +23,9 @@ type FaultPoint struct {
 // is in flight. That lasts for 30 s; then the replica cancels what is in flight, and ends 15 s
 // later.
 type Stopped struct {
-	// Replica made the request, in the session Session.
+	// Replica sent the request, in the session Session.
 	Replica, Session string
-	// What names the request, and the ownership that it is made under.
+	// What names the request, and the ownership that it is sent under.
 	What string
 }
 

@@ -43,7 +43,7 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// does makes a request, which stops if it should.
+// does sends a request, which stops if it should.
 func (p *process) does(what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func labOf(t *testing.T, replicas map[string]*process) *Lab {
 }
 
 // TestFaultPointStopsWhicheverReplicaActs: the slot may have moved to any replica when the request
-// is made.
+// is sent.
 func TestFaultPointStopsWhicheverReplicaActs(t *testing.T) {
 	const match = "DELETE /machines/m"
 	for _, owner := range []string{"fleet-0", "fleet-1", "fleet-2"} {

@@ -62,7 +62,7 @@ type Options struct {
 	CloudEndpoints []string
 	// Clouds are those besides the simulated one, as `lab up --clouds` has them.
 	Clouds string
-	// Drivers are those in processes of their own, as `lab up --drivers` has them.
+	// Drivers are those in separate processes, as `lab up --drivers` has them.
 	Drivers string
 	// Refused is part of the message of an admission policy that rejects requests of replicas on
 	// behalf of tenants. Begin expects that.

@@ -14,7 +14,7 @@ const (
 	LinkCloud   = "cloud"
 )
 
-// Fault is what a link does to its traffic; make one with Cut, Refuse, Delay, Limit or Stall. The
+// Fault is what a link does to its traffic; create one with Cut, Refuse, Delay, Limit or Stall. The
 // zero value is none.
 type Fault struct {
 	Kind        string    `json:"kind,omitempty"`

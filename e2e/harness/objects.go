@@ -20,7 +20,7 @@ const TagCluster = simulated.TagCluster
 // UserData is the user data of the VMs of tests.
 const UserData = "#!/bin/sh\njoin --token <<BOOTSTRAP_TOKEN>> --name <<MACHINE_NAME>>\n"
 
-// ClassName is the name of the class, and of its Secret, that Prepare makes.
+// ClassName is the name of the class, and of its Secret, that Prepare creates.
 const ClassName = "simulated"
 
 // Prepare creates a namespace with a class and its Secret; providerSpec is the class' JSON, "" for

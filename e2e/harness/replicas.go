@@ -117,12 +117,12 @@ func (l *Lab) Replace(ctx context.Context, replica string) error {
 }
 
 // Double starts a second process of a replica, with the same pod UID and folder, and returns its
-// name. It has proxies of its own, and is not restarted.
+// name. It has separate proxies, and is not restarted.
 func (l *Lab) Double(ctx context.Context, replica string) (string, error) {
 	return replica + "-double", l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double", nil, nil)
 }
 
-// DoubleInNewPod is Double with a pod of its own, as happens when a pod is deleted by force and its
+// DoubleInNewPod is Double in a separate pod, as happens when a pod is deleted by force and its
 // process keeps running.
 func (l *Lab) DoubleInNewPod(ctx context.Context, replica string) (string, error) {
 	return replica + "-double", l.send(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double?pod=new", nil, nil)

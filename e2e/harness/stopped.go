@@ -11,7 +11,7 @@ import (
 // stopNextOn stops the next request or driver call of a replica, whose name contains the text,
 // between its check and its send. The name of a request is its method and path, that of a driver
 // call its operation and the machine; the ownership follows. Tests use StopNext: which replica
-// makes a request is not known before it is made.
+// sends a request is not known before it is sent.
 func (l *Lab) stopNextOn(ctx context.Context, process, match string) error {
 	order, err := json.Marshal(map[string]string{"match": match})
 	if err != nil {
@@ -23,7 +23,7 @@ func (l *Lab) stopNextOn(ctx context.Context, process, match string) error {
 }
 
 // Stopped names what a replica has stopped, in that order: requests and driver calls, each with the
-// ownership that it is made under, and answers to them.
+// ownership that it is sent under, and answers to them.
 func (l *Lab) Stopped(ctx context.Context, process string) ([]string, error) {
 	var state struct{ Held []string }
 	err := send(ctx, http.MethodGet, l.faultPointURL(process), nil, &state)

@@ -163,7 +163,7 @@ func (b *bed) held(ordinals ...int) {
 	})
 }
 
-// prepare makes the namespace of the load, and starts to record.
+// prepare creates the namespace of the load, and starts to record.
 func (b *bed) prepare() {
 	b.Helper()
 	b.must(b.lab.Prepare(b.ctx, namespace, ""))

@@ -1,4 +1,4 @@
-// The lab is a module of its own, so that the dependencies of Kubernetes itself stay out of the root module.
+// The lab is a separate module, so that the dependencies of Kubernetes itself stay out of the root module.
 module github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab
 
 go 1.26.0

@@ -43,14 +43,14 @@ const manyMachines = 20
 // massOfMachines is more than are deleted without an alert.
 const massOfMachines = 40
 
-// slowMachines are so much work that their replica has more than its share, whatever roots of other
-// faults the other replicas have.
+// slowMachines are so much work that their replica has more than its share, regardless of the roots
+// of other faults the other replicas have.
 const slowMachines = 10 * syncs
 
 // unreachedRoots are so many MachineDeployments that each replica holds the slots of some.
 const unreachedRoots = 24
 
-// ofTenants are faults of single namespaces and zones. Each has a namespace of its own, so that all
+// ofTenants are faults of single namespaces and zones. Each has its own namespace, so that all
 // run at the same time.
 func ofTenants() []fault {
 	return []fault{
@@ -292,7 +292,7 @@ func (s *scene) namespaceOfAnother(name string) {
 	s.must(err)
 }
 
-// works waits until a replica works on slots, whatever the faults before have done to it: one that
+// works waits until a replica works on slots, regardless of the faults before: one that
 // was unfit holds none at first, and one that was suspended for long is about to end.
 func (s *scene) works(replica string) {
 	s.Helper()

@@ -80,7 +80,7 @@ func (w *workshop) writeOverlay() (spans map[string]map[*mutant][2]int, err erro
 		return os.WriteFile(target, []byte(text), 0o644)
 	}
 	if err := os.MkdirAll(filepath.Join(w.dir, "overlay"), 0o755); err != nil {
-		return nil, fmt.Errorf("make the folder of the overlay: %w", err)
+		return nil, fmt.Errorf("create the folder of the overlay: %w", err)
 	}
 	if err := put(switchPackage+"/switched.go", switchSource); err != nil {
 		return nil, fmt.Errorf("write the overlay: %w", err)

@@ -25,8 +25,8 @@ type Load struct {
 	Deployments, Machines int // machines of each deployment
 }
 
-// Make creates all objects and returns when the last one is written, or on the first error.
-func (l Load) Make(ctx context.Context, lab *harness.Lab) error {
+// Create creates all objects and returns when the last one is written, or on the first error.
+func (l Load) Create(ctx context.Context, lab *harness.Lab) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan func() error)

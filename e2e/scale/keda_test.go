@@ -45,7 +45,7 @@ func (s *scene) startKEDA() {
 			"--metrics-service-bind-address="+service, "--enable-prometheus-metrics=false", "--health-probe-bind-address=0")
 		return inKEDA(cmd, kubeconfig)
 	}
-	// It ends after it has made its certificates, so that its kubelet mounts them.
+	// It ends after it has created its certificates, so that its kubelet mounts them.
 	s.run(operator())
 	s.mount(certs)
 	s.start(operator())

@@ -122,7 +122,7 @@ func (s *scene) pods(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// waitAutoscaler waits until the autoscaler that KEDA has made has read the load.
+// waitAutoscaler waits until the autoscaler that KEDA has created has read the load.
 func (s *scene) waitAutoscaler() {
 	s.t.Helper()
 	err := harness.EventuallyEvery(s.ctx, sampleTime, "KEDA's autoscaler reads the load", func(ctx context.Context) error {

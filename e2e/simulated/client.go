@@ -35,7 +35,7 @@ type call struct {
 	limits httpclient.Limits // of the answer; zero for those of one thing
 }
 
-// do makes a request and decodes the answer into out.
+// do sends a request and decodes the answer into out.
 func (d *Driver) do(ctx context.Context, c call, out any) error {
 	ctx, cancel := httpclient.Bounded(ctx)
 	defer cancel()
@@ -83,7 +83,7 @@ func (d *Driver) endpointOf(op driver.Op, secret map[string][]byte) (*url.URL, e
 	return endpoint, nil
 }
 
-// request makes the HTTP request of a call.
+// request returns the HTTP request of a call.
 func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
 	endpoint, err := d.endpointOf(c.op, c.secret)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
 	to.RawQuery = c.query.Encode()
 	req, err := http.NewRequestWithContext(ctx, c.method, to.String(), body)
 	if err != nil {
-		return nil, driver.Errorf(c.op, driver.InvalidArgument, "make the request: %w", err)
+		return nil, driver.Errorf(c.op, driver.InvalidArgument, "create the request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if d.userAgent != "" {

@@ -20,6 +20,6 @@
 //     Machine's name and UID it is what a sweep lists by, and a sweep deletes what has the UID and
 //     that ID.
 //
-// Each method makes one request, except where its comment says more, and ListMachines, which makes
+// Each method sends one request, except where its comment says more, and ListMachines, which sends
 // one for each page.
 package simulated

@@ -19,7 +19,7 @@ type Config struct {
 	// Endpoints are the URLs of all clouds that requests may go to. The first is for classes whose
 	// Secret names none.
 	Endpoints []string
-	// Transport makes the connections; nil means httpclient.Transport().
+	// Transport opens the connections; nil means httpclient.Transport().
 	Transport http.RoundTripper
 	// Wrap, if set, wraps the transport, as rest.Config.Wrap does for Kubernetes.
 	Wrap func(http.RoundTripper) http.RoundTripper
@@ -39,7 +39,7 @@ var (
 	_ driver.Sweeper = (*Driver)(nil)
 )
 
-// New returns a Driver. It makes no request. Errors: invalid endpoints.
+// New returns a Driver. It sends no request. Errors: invalid endpoints.
 func New(cfg Config) (*Driver, error) {
 	endpoints, err := httpclient.ParseEndpoints(cfg.Endpoints)
 	if err != nil {
@@ -55,10 +55,10 @@ func New(cfg Config) (*Driver, error) {
 	return &Driver{endpoints: endpoints, client: httpclient.New(transport), userAgent: cfg.UserAgent}, nil
 }
 
-// CreateMachine makes the VM. The client token makes the cloud find an earlier one, so that no
+// CreateMachine creates the VM. The client token makes the cloud find an earlier one, so that no
 // request looks for it first; only when the cloud answers that the parameters of the earlier create
 // were others, which happens when the class or the bootstrap token has changed in between, a second
-// request finds that VM by its tag. A VM that was made for the Machine before and has ended is
+// request finds that VM by its tag. A VM that was created for the Machine before and has ended is
 // Aborted: no request will ever create another one for this Machine.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	m := req.Machine
@@ -99,13 +99,13 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		return driver.CreateMachineResponse{}, err
 	case !alive(created):
 		return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.Aborted,
-			"VM %s, which was made for this Machine, is %s: %s; a Machine gets one VM in its life", created.ProviderID, created.State, created.StateReason)
+			"VM %s, which was created for this Machine, is %s: %s; a Machine gets one VM in its life", created.ProviderID, created.State, created.StateReason)
 	}
 	return driver.CreateMachineResponse{VM: describe(created)}, nil
 }
 
 // InitializeMachine sets what can only be set after the create. A provider spec without such a
-// field is Unimplemented. It makes a second request when the Machine's provider ID is not known
+// field is Unimplemented. It sends a second request when the Machine's provider ID is not known
 // yet. The cloud checks in the same request that the VM is the Machine's.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
@@ -146,11 +146,11 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 }
 
 // DeleteMachine removes the VM with the Machine's provider ID, for which the cloud checks in the
-// same request whose it is. Where there is none that is the Machine's it makes one request more,
+// same request whose it is. Where there is none that is the Machine's it sends one request more,
 // which looks for those with its UID, and one for each of them; of more than driver.MaxOwned the
 // others are removed by the next calls. When no VM is left, one request removes what a create has
-// left that failed before it made the VM. The provider spec does not matter: a broken one does not
-// prevent the deletion.
+// left that failed before it created the VM. The provider spec does not matter: a broken one does
+// not prevent the deletion.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	if req.Machine.UID == "" {
 		return driver.DeleteMachineResponse{}, withoutUID(driver.OpDelete, req.Target)
@@ -193,7 +193,7 @@ func (d *Driver) remove(ctx context.Context, op driver.Op, secret map[string][]b
 }
 
 // GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is
-// the Machine's, with its UID, for which it makes one request more. A provider spec that cannot be
+// the Machine's, with its UID, for which it sends one request more. A provider spec that cannot be
 // decoded requires no initialization: it must not hide a VM that exists.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	vm, left, err := d.find(ctx, driver.OpStatus, req.Target)
@@ -232,14 +232,14 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 }
 
 // GetUnknownFields returns the fields that ParseProviderSpec rejects, or else what it rejects
-// otherwise. It makes no request.
+// otherwise. It sends no request.
 func (*Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	resp, err := driver.CheckFields(req.Class.ProviderSpec.Raw, ParseProviderSpec)
 	resp.Refused = len(resp.Fields) > 0
 	return resp, err
 }
 
-// GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver. It makes no request.
+// GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver. It sends no request.
 func (d *Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	var ids []string
 	for _, v := range req.Volumes {

@@ -130,7 +130,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
 	if agent, auth := cloud.header.Get("User-Agent"), cloud.header.Get("Authorization"); agent != "the test" || auth != "Bearer s3cret" {
-		t.Errorf("made by %q with %q", agent, auth)
+		t.Errorf("sent by %q with %q", agent, auth)
 	}
 }
 
@@ -359,7 +359,7 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 	if got := requested.Load(); got > 0 {
-		t.Errorf("%d requests were made", got)
+		t.Errorf("%d requests were sent", got)
 	}
 }
 

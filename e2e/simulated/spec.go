@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// Tags of every VM that the driver makes. A provider spec cannot set them.
+// Tags of every VM that the driver creates. A provider spec cannot set them.
 const (
 	// TagCluster is the namespace of the VM's MachineClass and Machine.
 	TagCluster = "cluster"
@@ -19,7 +19,7 @@ const (
 	TagMachine = "machine"
 	// TagMachineUID is the UID of the VM's Machine.
 	TagMachineUID = "machine-uid"
-	// TagControlCluster is the ID of the control cluster. A VM that was made while the ID was not
+	// TagControlCluster is the ID of the control cluster. A VM that was created while the ID was not
 	// known does not have it.
 	TagControlCluster = "control-cluster"
 )
@@ -36,7 +36,7 @@ type ProviderSpec struct {
 	Tags         map[string]string `json:"tags,omitempty"`
 	// Boot is "simulated" (the default) or "kubelet".
 	Boot cloudapi.BootMode `json:"boot,omitempty"`
-	// DataVolumes are made and removed with the VM.
+	// DataVolumes are created and removed with the VM.
 	DataVolumes []cloudapi.DataVolume `json:"dataVolumes,omitempty"`
 	// SourceDestCheck is set after the create, by InitializeMachine; nil keeps the cloud's default.
 	SourceDestCheck *bool `json:"sourceDestCheck,omitempty"`

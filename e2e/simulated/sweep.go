@@ -45,7 +45,7 @@ func (d *Driver) Scope(req driver.ScopeRequest) (string, error) {
 }
 
 // ListResources returns the VMs with the tags of the fleet that have not begun to end, and after
-// their last page the left-overs with these tags. Each call makes one request. A VM or a left-over
+// their last page the left-overs with these tags. Each call sends one request. A VM or a left-over
 // without the name or the UID of a Machine is not listed.
 func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	if err := mayBeSwept(driver.OpResources, req.ScopeRequest); err != nil {
@@ -114,14 +114,14 @@ func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest,
 	return resp, nil
 }
 
-// createdFor returns the Machine for which a resource with these tags was made; ok is false if the
-// tags do not identify one.
+// createdFor returns the Machine for which a resource with these tags was created; ok is false if
+// the tags do not identify one.
 func createdFor(tags map[string]string) (r driver.Resource, ok bool) {
 	r = driver.Resource{Namespace: tags[TagCluster], Machine: tags[TagMachine], MachineUID: types.UID(tags[TagMachineUID])}
 	return r, r.Namespace != "" && r.Machine != "" && r.MachineUID != ""
 }
 
-// DeleteResource deletes a VM or a left-over. It makes one request, in which the cloud checks the
+// DeleteResource deletes a VM or a left-over. It sends one request, in which the cloud checks the
 // tags.
 func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRequest) (driver.DeleteResourceResponse, error) {
 	r := req.Resource
@@ -169,7 +169,7 @@ func (d *Driver) sweep(ctx context.Context, req driver.DeleteResourceRequest, co
 }
 
 // mayBeSwept returns an error when the control cluster is not known: then tags do not distinguish
-// what this fleet has made.
+// what this fleet has created.
 func mayBeSwept(op driver.Op, req driver.ScopeRequest) error {
 	if req.ControlCluster == "" {
 		return driver.Errorf(op, driver.InvalidArgument, "the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")

@@ -21,7 +21,7 @@ func scope(secret map[string][]byte) driver.ScopeRequest {
 	}
 }
 
-// swept returns the tags of what is made for a machine, with changes.
+// swept returns the tags of what is created for a machine, with changes.
 func swept(changes ...string) map[string]string {
 	tags := map[string]string{TagCluster: "ns", TagMachine: "a", TagMachineUID: "uid-a", TagControlCluster: "cc"}
 	for _, change := range changes {
@@ -193,7 +193,7 @@ func TestDeleteResource(t *testing.T) {
 	}
 }
 
-// What cannot be swept makes no request.
+// What cannot be swept sends no request.
 func TestSweepsThatAreRejectedMakeNoRequest(t *testing.T) {
 	unknown := scope(nil)
 	unknown.ControlCluster = ""

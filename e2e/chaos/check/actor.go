@@ -8,10 +8,10 @@ import (
 // Actor is the session that sent a request, by its User-Agent.
 type Actor struct {
 	Replica, Session string
-	// Slot and Epoch of the ownership that the request was made under; Slot is -1 where there was
+	// Slot and Epoch of the ownership that the request was sent under; Slot is -1 where there was
 	// none.
 	Slot, Epoch int
-	// Leader reports whether the request was made under the leadership.
+	// Leader reports whether the request was sent under the leadership.
 	Leader bool
 }
 

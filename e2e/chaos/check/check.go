@@ -64,7 +64,7 @@ type History struct {
 	// Outages make Endings late: what was deleted during one is not checked.
 	Outages []Outage
 	Resets  []Reset
-	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never
+	// Orphans are the client tokens of VMs that the test has created itself, for Machines that never
 	// existed.
 	Orphans []string
 }

@@ -116,10 +116,10 @@ func TestCheck(t *testing.T) {
 		{name: "a VM lost", faults: []string{"call 1, DeleteInstance of m, has deleted the VM of a Machine that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{},
 		}},
-		{name: "a VM that the test has made", history: History{
+		{name: "a VM that the test has created", history: History{
 			Calls: []cloudapi.Call{create(1, "curl", "m", true, 1), remove(2, first, "m", true, 9)}, Endings: []Ending{}, Orphans: []string{"uid-of-m"},
 		}},
-		{name: "a VM that another client has made", faults: []string{"call 1, CreateInstance of m, by \"curl\", which names no ownership"}, history: History{
+		{name: "a VM that another client has created", faults: []string{"call 1, CreateInstance of m, by \"curl\", which names no ownership"}, history: History{
 			Calls: []cloudapi.Call{create(1, "curl", "m", true, 1), create(2, "curl", "o", true, 1)}, Orphans: []string{"uid-of-o"},
 		}},
 		{name: "a VM lost before its Machine was deleted", faults: []string{"that was not deleted"}, history: History{

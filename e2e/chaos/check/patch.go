@@ -17,7 +17,7 @@ const (
 const gone = "null"
 
 // patchedFields returns the value that a patch sets for each field, by its path. An element of a
-// list has a path of its own: a finalizer by its name, a condition by its type. Preconditions are
+// list has its own path: a finalizer by its name, a condition by its type. Preconditions are
 // left out.
 func patchedFields(patch json.RawMessage) map[string]string {
 	values := map[string]string{}

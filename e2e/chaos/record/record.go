@@ -23,7 +23,7 @@ type Recorder struct {
 	Position harness.AuditPosition
 	// Outages are those of Outage.
 	Outages []harness.Outage
-	// Orphans are the client tokens of VMs that the test has made itself, for Machines that never
+	// Orphans are the client tokens of VMs that the test has created itself, for Machines that never
 	// existed.
 	Orphans []string
 
@@ -208,7 +208,7 @@ func (r *Recorder) Verdict(t *testing.T) check.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The VMs of the lab's own Nodes were made before, without a fleet.
+	// The VMs of the lab's own Nodes were created before, without a fleet.
 	calls = slices.DeleteFunc(calls, func(c cloudapi.Call) bool { return c.End.Before(r.began) })
 	requests, err := r.lab.Requests(r.Position)
 	if err != nil {

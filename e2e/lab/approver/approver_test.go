@@ -29,7 +29,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// request returns a request that a kubelet makes with the token abcdef.
+// request returns a request that a kubelet sends with the token abcdef.
 func request(t *testing.T, change func(*x509.CertificateRequest)) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 		"the machine is gone":          {func(f *facts) { f.machine = nil }, deny, "does not exist any more"},
 		"the machine is another":       {func(f *facts) { f.machine.UID = "v" }, deny, "does not exist any more"},
 		"the machine is being deleted": {func(f *facts) { f.machine.DeletionTimestamp = &deleted }, deny, "being deleted"},
-		"the machine is in the make":   {phase(v1alpha1.MachineCrashLoopBackOff), approve, "is that of the machine"},
+		"the machine is being created": {phase(v1alpha1.MachineCrashLoopBackOff), approve, "is that of the machine"},
 		"the machine has joined":       {phase(v1alpha1.MachineRunning), deny, "is Running"},
 		"the machine is unhealthy":     {phase(v1alpha1.MachineUnknown), deny, "is Unknown"},
 		"the machine has failed":       {phase(v1alpha1.MachineFailed), deny, "is Failed"},
@@ -144,13 +144,13 @@ func TestRequests(t *testing.T) {
 		change func(*facts)
 		want   certificatesv1.RequestConditionType
 	}{
-		"of a Node that another names": {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-1")} }, ""},
-		"beside other machines":        {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-2")} }, certificatesv1.CertificateApproved},
-		"of its own Node":              {func(*facts) {}, certificatesv1.CertificateApproved},
-		"of another's Node":            {func(f *facts) { f.machine.Labels[v1alpha1.LabelNode] = "n-2" }, certificatesv1.CertificateDenied},
-		"of a VM in the make":          {func(f *facts) { f.machine.Labels = nil }, ""},
-		"of a Node":                    {func(f *facts) { f.request.Spec.Username = "system:node:n-1" }, ""},
-		"of another signer":            {func(f *facts) { f.request.Spec.SignerName = "example.org/x" }, ""},
+		"of a Node that another names":  {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-1")} }, ""},
+		"next to other machines":        {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-2")} }, certificatesv1.CertificateApproved},
+		"of its own Node":               {func(*facts) {}, certificatesv1.CertificateApproved},
+		"of another's Node":             {func(f *facts) { f.machine.Labels[v1alpha1.LabelNode] = "n-2" }, certificatesv1.CertificateDenied},
+		"of a VM that is being created": {func(f *facts) { f.machine.Labels = nil }, ""},
+		"of a Node":                     {func(f *facts) { f.request.Spec.Username = "system:node:n-1" }, ""},
+		"of another signer":             {func(f *facts) { f.request.Spec.SignerName = "example.org/x" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

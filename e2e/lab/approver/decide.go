@@ -46,7 +46,7 @@ const (
 	deny
 )
 
-// tokenOf returns the name of the Secret with the bootstrap token with which a request was made; ok
+// tokenOf returns the name of the Secret with the bootstrap token with which a request was sent; ok
 // is false for a request for another approver.
 func tokenOf(r *certificatesv1.CertificateSigningRequest) (name string, ok bool) {
 	id, isBootstrap := strings.CutPrefix(r.Spec.Username, bootstrapUser)
@@ -54,7 +54,7 @@ func tokenOf(r *certificatesv1.CertificateSigningRequest) (name string, ok bool)
 		r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName
 }
 
-// machineOf returns the machine that a bootstrap token was made for.
+// machineOf returns the machine that a bootstrap token was created for.
 func machineOf(token *corev1.Secret) (namespace, name string) {
 	namespace, name, _ = strings.Cut(token.Annotations[v1alpha1.AnnotationTokenOf], "/")
 	return namespace, name
@@ -104,7 +104,7 @@ func decide(f facts) (verdict, string) {
 		return deny, "the machine of the bootstrap token does not exist any more, or is being deleted"
 	}
 	// The fleet deletes the token of a machine before it records that the machine has joined: another
-	// client has made this one.
+	// client has created this one.
 	if phase := f.machine.Status.CurrentStatus.Phase; !slices.Contains(joining, phase) {
 		return deny, fmt.Sprintf("the machine is %s, and has no bootstrap token any more", phase)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// admin makes a handler for the operator of the cloud: no latency, no faults, no call log.
+// admin returns a handler for the operator of the cloud: no latency, no faults, no call log.
 func (c *Cloud) admin(do func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -89,7 +89,7 @@ func (c *Cloud) allInstances() cloudapi.InstanceList {
 	return list
 }
 
-// hostInstance makes the VM of another cloud, or finds the one that its token made. Quotas and
+// hostInstance creates the VM of another cloud, or finds the one that its token created. Quotas and
 // failed zones do not matter.
 func (c *Cloud) hostInstance(r *http.Request) (any, error) {
 	var body cloudapi.HostedInstance

@@ -28,11 +28,11 @@ func TestClientToken(t *testing.T) {
 		req := cloudapi.CreateInstanceRequest{Name: "a", ClientToken: "t", UserData: []byte("x")}
 		first := b.create(req)
 		if again := b.create(req); again.ID != first.ID {
-			t.Errorf("the same create made %s, want %s", again.ID, first.ID)
+			t.Errorf("the same create returned %s, want %s", again.ID, first.ID)
 		}
 		req.Zone = cloudapi.DefaultZone // An explicit default is no other parameter.
 		if again := b.create(req); again.ID != first.ID {
-			t.Errorf("the same create with its defaults made %s, want %s", again.ID, first.ID)
+			t.Errorf("the same create with its defaults returned %s, want %s", again.ID, first.ID)
 		}
 		req.UserData = []byte("y")
 		if code := b.refused(http.MethodPost, cloudapi.PathInstances, req); code != cloudapi.CodeIdempotencyMismatch {
@@ -49,7 +49,7 @@ func TestClientToken(t *testing.T) {
 		}
 		without := cloudapi.CreateInstanceRequest{Name: "b"}
 		if one, other := b.create(without), b.create(without); one.ID == other.ID {
-			t.Error("two creates without a token made one VM")
+			t.Error("two creates without a token created one VM")
 		}
 	})
 }
@@ -164,7 +164,8 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Pages show each VM that exists throughout once, also when others are made and deleted in between.
+// Pages show each VM that exists throughout once, also when others are created and deleted in
+// between.
 func TestPagesAreStable(t *testing.T) {
 	inBubble(t, cloudapi.Settings{}, func(b *bubble) {
 		var ids []string
@@ -283,7 +284,7 @@ func TestVolumes(t *testing.T) {
 			t.Errorf("attached to a VM that has ended: %s, want %s", code, cloudapi.CodeConflict)
 		}
 		if code := b.refused(http.MethodDelete, cloudapi.PathVolumes+"/"+vm.VolumeIDs[0]+"/attachment", nil); code != cloudapi.CodeConflict {
-			t.Errorf("detach of a volume that was made with its VM: %s, want %s", code, cloudapi.CodeConflict)
+			t.Errorf("detach of a volume that was created with its VM: %s, want %s", code, cloudapi.CodeConflict)
 		}
 		if code := b.refused(http.MethodDelete, cloudapi.PathVolumes+"/"+vm.VolumeIDs[0], nil); code != cloudapi.CodeConflict {
 			t.Errorf("delete of an attached volume: %s, want %s", code, cloudapi.CodeConflict)

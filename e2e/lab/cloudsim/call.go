@@ -46,7 +46,7 @@ type outcome struct {
 	hold       time.Duration
 }
 
-// handle makes the handler of an operation. The operation takes effect whether or not the caller
+// handle returns the handler of an operation. The operation takes effect whether or not the caller
 // waits for the answer.
 func (c *Cloud) handle(op cloudapi.Operation, read reader) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

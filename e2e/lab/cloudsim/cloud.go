@@ -55,13 +55,13 @@ type Cloud struct {
 	logged []uint64
 }
 
-// Open opens the cloud in cfg.StateDir, or makes a new one. VMs continue with Run.
+// Open opens the cloud in cfg.StateDir, or creates a new one. VMs continue with Run.
 func Open(cfg Config) (*Cloud, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state folder: %w", err)
+		return nil, fmt.Errorf("create the state folder: %w", err)
 	}
 	c := &Cloud{
 		cfg: cfg, offers: newCatalog(), dice: newDice(cfg.Seed, 0), closing: make(chan struct{}),
@@ -212,7 +212,7 @@ func (c *Cloud) forget(id string) {
 	}
 }
 
-// commit makes a change, on disk first. c.mu is held.
+// commit stores a change, on disk first. c.mu is held.
 func (c *Cloud) commit(ch change) error {
 	ch.logged = c.logged
 	for _, v := range ch.volumes {

@@ -15,7 +15,7 @@ import (
 
 // Config configures a Cloud.
 type Config struct {
-	// StateDir is the folder of the state; it is made if missing. One Cloud at a time may use it.
+	// StateDir is the folder of the state; it is created if missing. One Cloud at a time may use it.
 	StateDir string
 	// CallLog is the file that calls are appended to.
 	CallLog string

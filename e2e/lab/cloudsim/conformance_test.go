@@ -143,7 +143,7 @@ func serve(t *testing.T, settings cloudapi.Settings) *site {
 	return &site{url: server.URL, cloud: cloud}
 }
 
-// call makes a request that has to work.
+// call sends a request that has to work.
 func (s *site) call(t *testing.T, method, path string, body, into any) {
 	t.Helper()
 	raw, err := json.Marshal(body)

@@ -37,7 +37,7 @@ func (d disks) restore(volumes map[string]*cloudapi.Volume) error {
 	return nil
 }
 
-// provide makes the folder of a volume, if there is none.
+// provide creates the folder of a volume, if there is none.
 func (d disks) provide(id string) error {
 	if err := os.MkdirAll(filepath.Join(string(d), id), 0o755); err != nil {
 		return fmt.Errorf("make room for the contents of a volume: %w", err)

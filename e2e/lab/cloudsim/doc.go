@@ -7,8 +7,8 @@
 //     that took effect, and after a restart every VM continues in its last state.
 //   - A call takes effect when it is accepted, and is answered after its latency. It takes effect
 //     also when the caller has disconnected, as at real clouds.
-//   - A create with a known client token makes nothing: it returns the token's VM, in any state, or
-//     is rejected when the parameters differ.
+//   - A create with a known client token creates nothing: it returns the token's VM, in any state,
+//     or is rejected when the parameters differ.
 //   - Every call is in the call log, written before its answer. Calls that a killed cloud could not
 //     answer are logged when it starts again, if they took effect.
 //   - It rejects what a real cloud would reject, and nothing else. It does not depend on who the

@@ -16,11 +16,11 @@ import (
 // consoleLines is how many lines of a VM's console are kept.
 const consoleLines = 20
 
-// instance is all that the cloud knows of a VM. It is immutable: a change makes a copy, so that
+// instance is all that the cloud knows of a VM. It is immutable: a change returns a copy, so that
 // readers need no lock once they have a pointer.
 type instance struct {
 	API cloudapi.Instance `json:"api"`
-	// Params is a digest of the request that made it, to distinguish a repeated create from another
+	// Params is a digest of the request that created it, to distinguish a repeated create from another
 	// one with its token.
 	Params string `json:"params"`
 	// BootstrapToken was found in the user data, and UserData is all of it, which only a VM with a
@@ -37,7 +37,7 @@ type instance struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
-// fate are the faults of a VM, decided when it is made. A zero time means never.
+// fate are the faults of a VM, decided when it is created. A zero time means never.
 type fate struct {
 	BootAt time.Time `json:"bootAt"`
 	// JoinAt is when its software begins to join the cluster.
@@ -127,7 +127,7 @@ func (i *instance) say(now time.Time, line string) {
 	i.API.Console = lines[max(0, len(lines)-consoleLines):]
 }
 
-// clone makes a copy that can be changed. Maps and slices are shared and must be replaced, not
+// clone returns a copy that can be changed. Maps and slices are shared and must be replaced, not
 // written to.
 func (i *instance) clone() *instance {
 	c := *i

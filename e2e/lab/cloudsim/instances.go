@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// createInstance makes a VM, or finds the one that its token made. The answer follows after
+// createInstance creates a VM, or finds the one that its token created. The answer follows after
 // latency.
 func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.Duration, call *cloudapi.Call) (cloudapi.Instance, error) {
 	params, err := c.checkCreate(&req)
@@ -28,7 +28,7 @@ func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.
 		i := c.instances[id]
 		about(call, i)
 		if i.Params != params {
-			return cloudapi.Instance{}, refuse(cloudapi.CodeIdempotencyMismatch, "client token %q has made %s with other parameters", req.ClientToken, id)
+			return cloudapi.Instance{}, refuse(cloudapi.CodeIdempotencyMismatch, "client token %q has created %s with other parameters", req.ClientToken, id)
 		}
 		return i.API, nil
 	}
@@ -262,9 +262,9 @@ func about(call *cloudapi.Call, i *instance) {
 	call.Instance, call.Machine, call.MachineUID = i.API.ID, i.API.Name, i.API.ClientToken
 }
 
-// listInstances returns a page of VMs in the order in which they were made. A page token names the
-// last VM of the page before, so that VMs that are made or deleted in between do not make another
-// one appear twice or not at all.
+// listInstances returns a page of VMs in the order in which they were created. A page token names
+// the last VM of the page before, so that VMs that are created or deleted in between do not make
+// another one appear twice or not at all.
 func (c *Cloud) listInstances(query url.Values) (cloudapi.InstanceList, error) {
 	size, last, err := pageOf(query)
 	if err != nil {

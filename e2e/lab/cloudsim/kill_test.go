@@ -24,7 +24,7 @@ type ledger struct {
 	deleted map[string]bool   // by ID
 }
 
-// A cloud that is killed at random moments keeps all that it has answered, makes one VM for each
+// A cloud that is killed at random moments keeps all that it has answered, creates one VM for each
 // token for any number of creates, and its call log has each change.
 func TestKill(t *testing.T) {
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestKill(t *testing.T) {
 	checkCallLog(t, url, filepath.Join(dir, "calls.jsonl"))
 }
 
-// startProcess starts a cloud in a process of its own.
+// startProcess starts a cloud in a separate process.
 func startProcess(t *testing.T, dir string) (url string, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -81,7 +81,7 @@ func (l *ledger) work(url, name string) {
 	for n := 0; ; n++ {
 		token := fmt.Sprintf("%s-%d", name, n)
 		l.mu.Lock()
-		l.created[token] = "" // Requested: whether it was made is not known until the answer.
+		l.created[token] = "" // Requested: whether it was created is not known until the answer.
 		l.mu.Unlock()
 		vm, err := send(http.MethodPost, url+cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "vm-" + token, ClientToken: token})
 		if err != nil {
@@ -125,7 +125,7 @@ func (l *ledger) check(t *testing.T, url string) {
 	for _, vm := range everything(t, url) {
 		there[vm.ID] = vm
 		if other, twice := tokens[vm.ClientToken]; twice {
-			t.Errorf("token %s has made two VMs: %s and %s", vm.ClientToken, other, vm.ID)
+			t.Errorf("token %s has created two VMs: %s and %s", vm.ClientToken, other, vm.ID)
 		}
 		tokens[vm.ClientToken] = vm.ID
 	}

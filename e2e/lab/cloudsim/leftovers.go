@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// createPartly makes the left-overs of a VM, and not the VM. A create whose token has made those,
-// or the VM, before makes nothing.
+// createPartly makes the left-overs of a VM, and not the VM. A create whose token has created
+// those, or the VM, before creates nothing.
 func (c *Cloud) createPartly(req cloudapi.CreateInstanceRequest, call *cloudapi.Call) error {
 	if _, err := c.checkCreate(&req); err != nil {
 		return err

@@ -20,7 +20,7 @@ func (b *bubble) leftoversOf(token string) (kinds []cloudapi.LeftoverKind) {
 	return kinds
 }
 
-// named returns a request for a VM with a name, a token and a tag of its own.
+// named returns a request for a VM with a name, a token and a tag that no other has.
 func named(name string) cloudapi.CreateInstanceRequest {
 	return cloudapi.CreateInstanceRequest{Name: name, ClientToken: "token-of-" + name, Tags: map[string]string{"owner": name}}
 }
@@ -28,7 +28,7 @@ func named(name string) cloudapi.CreateInstanceRequest {
 func TestPartialCreateLeavesAnInterfaceAndADisk(t *testing.T) {
 	inBubble(t, cloudapi.Settings{Faults: []cloudapi.Fault{{Kind: cloudapi.FaultPartial, Rate: 1}}}, func(b *bubble) {
 		both := []cloudapi.LeftoverKind{cloudapi.LeftoverDisk, cloudapi.LeftoverNetworkInterface}
-		for _, name := range []string{"a", "b", "a"} { // the second create of a makes no more
+		for _, name := range []string{"a", "b", "a"} { // the second create of a creates no more
 			if status, _, answer := b.send(t.Context(), http.MethodPost, cloudapi.PathInstances, named(name)); status != http.StatusInternalServerError {
 				t.Fatalf("create: status %d %s, want 500", status, answer)
 			}

@@ -68,8 +68,8 @@ func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 	return guest.Never
 }
 
-// replace is the change to a new version of a VM. When the VM has ended, the volumes that were made
-// with it end, too. c.mu is held.
+// replace is the change to a new version of a VM. When the VM has ended, the volumes that were
+// created with it end, too. c.mu is held.
 func (c *Cloud) replace(i *instance) change {
 	ch := change{instances: []*instance{i}}
 	if !i.ended() {

@@ -18,7 +18,7 @@ func TestLoopbackNetworkDiffersForEachPort(t *testing.T) {
 	}
 }
 
-// Each VM with a kubelet has an address of its own in the network of its cloud. That of a VM that
+// Each VM with a kubelet has its own address in the network of its cloud. That of a VM that
 // has ended is given again when there is no other.
 func TestLoopbackAddresses(t *testing.T) {
 	inBubble(t, cloudapi.Settings{}, func(b *bubble) {

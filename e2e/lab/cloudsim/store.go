@@ -37,7 +37,7 @@ type savedSettings struct {
 
 // contents is all that a store holds.
 type contents struct {
-	instances []*instance // in the order in which they were made
+	instances []*instance // in the order in which they were created
 	volumes   []*cloudapi.Volume
 	leftovers []*cloudapi.Leftover
 	calls     []cloudapi.Call // without an end
@@ -58,7 +58,7 @@ type change struct {
 	logged []uint64
 }
 
-// openStore opens the file, or makes it. It is an error if another process has it open.
+// openStore opens the file, or creates it. It is an error if another process has it open.
 func openStore(path string) (*store, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{
 		Timeout: time.Second, NoSync: true, NoGrowSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,

@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// createVolume makes a volume.
+// createVolume creates a volume.
 func (c *Cloud) createVolume(req cloudapi.CreateVolumeRequest, call *cloudapi.Call) (cloudapi.Volume, error) {
 	if req.Name == "" || req.SizeGiB <= 0 {
 		return cloudapi.Volume{}, invalid("expected a name and a positive sizeGiB, got %q and %d", req.Name, req.SizeGiB)
@@ -109,7 +109,7 @@ func (c *Cloud) detachVolume(id, instanceID string, call *cloudapi.Call) (clouda
 		about(call, i)
 		switch {
 		case slices.Contains(i.API.VolumeIDs, id):
-			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "volume %s was made with %s and stays attached to it", id, v.AttachedTo)
+			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "volume %s was created with %s and stays attached to it", id, v.AttachedTo)
 		case !i.alive():
 			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "%s is %s, and volume %s is released when nothing of the VM runs any more", v.AttachedTo, i.API.State, id)
 		}

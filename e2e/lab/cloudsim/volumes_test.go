@@ -123,7 +123,7 @@ func TestContents(t *testing.T) {
 		if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// The state after the cloud was killed while it removed one and made another.
+		// The state after the cloud was killed while it removed one and created another.
 		if err := os.MkdirAll(filepath.Join(b.cfg.StateDir, cloudsim.VolumesFolder, "vol-none", "folder"), 0o700); err != nil {
 			t.Fatal(err)
 		}

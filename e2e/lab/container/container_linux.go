@@ -29,7 +29,7 @@ type Config struct {
 	Args []string
 	// Env is its whole environment, "name=value".
 	Env []string
-	// WorkingDir is made if it does not exist; "" is the root.
+	// WorkingDir is created if it does not exist; "" is the root.
 	WorkingDir string
 	// Mounts are its volumes.
 	Mounts []Mount
@@ -47,7 +47,7 @@ type Config struct {
 type Mount struct {
 	// Source is a folder or file of the machine, and has to exist.
 	Source string
-	// Target is a path in the container, and is made if it does not exist.
+	// Target is a path in the container, and is created if it does not exist.
 	Target   string
 	ReadOnly bool
 }
@@ -74,7 +74,7 @@ type Container struct {
 	exit   Exit
 }
 
-// Start makes a container and starts its process in it. The error is of package exec if it has no
+// Start creates a container and starts its process in it. The error is of package exec if it has no
 // such program.
 func Start(config Config) (*Container, error) {
 	if len(config.Args) == 0 {

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterNew makes the namespaces and the file system of a container, and moves the current thread
+// enterNew creates the namespaces and the file system of a container, and moves the current thread
 // into it.
 func enterNew(config Config) (_ *namespaces, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
-		return nil, fmt.Errorf("making namespaces: %w", err)
+		return nil, fmt.Errorf("creating namespaces: %w", err)
 	}
 	space, err := hold()
 	if err != nil {
@@ -49,7 +49,7 @@ func enterNew(config Config) (_ *namespaces, err error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join("/", config.WorkingDir), 0o755); err != nil {
-		return nil, fmt.Errorf("making the working folder: %w", err)
+		return nil, fmt.Errorf("creating the working folder: %w", err)
 	}
 	if config.ReadOnlyRoot {
 		if err := own.makeReadOnly(); err != nil {
@@ -78,8 +78,8 @@ func (m mounts) makeReadOnly() error {
 	return nil
 }
 
-// newRoot makes a root file system in a folder, and enters it. It returns the container's own
-// mounts that it may write to; with an error those that were made so far.
+// newRoot creates a root file system in a folder, and enters it. It returns the container's own
+// mounts that it may write to; with an error those that were created so far.
 //
 // A single overlay of the machine's root would be simpler, but a user namespace does not allow
 // that: it could uncover files that are hidden by other mounts. So there is one for each folder of
@@ -133,7 +133,7 @@ func newRoot(dir string) (own mounts, err error) {
 // mountOwn mounts a file system that is the container's own.
 func mountOwn(own *mounts, path, kind, options string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return fmt.Errorf("making a mount point: %w", err)
+		return fmt.Errorf("creating a mount point: %w", err)
 	}
 	if err := unix.Mount(kind, path, kind, 0, options); err != nil {
 		return fmt.Errorf("mounting %s: %w", path, err)
@@ -215,7 +215,7 @@ func mountLayer(own *mounts, source, target, dir string) error {
 	}
 	upper, work := filepath.Join(dir, "upper"), filepath.Join(dir, "work")
 	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755), os.Chmod(upper, info.Mode())); err != nil {
-		return fmt.Errorf("making a layer: %w", err)
+		return fmt.Errorf("creating a layer: %w", err)
 	}
 	return mountOwn(own, target, "overlay", "lowerdir="+source+",upperdir="+upper+",workdir="+work)
 }
@@ -234,7 +234,7 @@ func mountPoints() ([]string, error) {
 	return paths, nil
 }
 
-// mountDev makes a /dev with the usual devices.
+// mountDev creates a /dev with the usual devices.
 func mountDev(dev string) error {
 	var writable mounts // also with a read-only root
 	defer func() { writable.close() }()

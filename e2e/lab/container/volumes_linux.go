@@ -83,19 +83,19 @@ func openTree(source, target string, readOnly bool) (tree, error) {
 	return t, nil
 }
 
-// attach makes the target, if need be, and mounts the tree on it.
+// attach creates the target, if need be, and mounts the tree on it.
 func (t tree) attach() error {
 	dir := t.target
 	if !t.isDir {
 		dir = filepath.Dir(t.target)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making a mount point: %w", err)
+		return fmt.Errorf("creating a mount point: %w", err)
 	}
 	if !t.isDir {
 		file, err := os.OpenFile(t.target, os.O_CREATE|os.O_RDONLY, 0o644)
 		if err != nil {
-			return fmt.Errorf("making a mount point: %w", err)
+			return fmt.Errorf("creating a mount point: %w", err)
 		}
 		_ = file.Close()
 	}

@@ -36,8 +36,8 @@ type Client struct {
 	resources map[string][]metav1.APIResource // by group and version
 }
 
-// NewClient makes a client of the server with this URL, which has a certificate of the authority ca
-// (PEM).
+// NewClient returns a client of the server with this URL, which has a certificate of the authority
+// ca (PEM).
 func NewClient(server string, ca []byte, user Pair) (*Client, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {

@@ -48,7 +48,7 @@ type Cluster struct {
 	}
 }
 
-// NewCluster makes the secrets of a cluster. The name is that of its folder for secrets and its
+// NewCluster creates the secrets of a cluster. The name is that of its folder for secrets and its
 // prefix in etcd; prefix precedes the names of its processes and of its audit log.
 func NewCluster(name, prefix string, programs Programs, ports Ports, etcd *Etcd, now time.Time) (*Cluster, error) {
 	c := &Cluster{name: name, prefix: prefix, programs: programs, ports: ports, etcd: etcd, now: now}
@@ -151,7 +151,7 @@ func (c *Cluster) KubeconfigVia(server string, user Subject) ([]byte, error) {
 // Admin returns a client of the API server with all rights.
 func (c *Cluster) Admin() (*Client, error) { return c.admin(c.ports.APIServer) }
 
-// Probe makes a client for the readiness of a component, and returns the path of its probe.
+// Probe creates a client for the readiness of a component, and returns the path of its probe.
 func (c *Cluster) Probe(component string) (client *Client, path string, err error) {
 	port, path := c.ports.APIServer, "/readyz"
 	switch component {

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
-// newClusters makes a control and a target cluster.
+// newClusters creates a control and a target cluster.
 func newClusters(t *testing.T) (dir string, etcd *Etcd, control, target *Cluster) {
 	t.Helper()
 	dir = t.TempDir()

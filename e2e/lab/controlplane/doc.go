@@ -9,9 +9,9 @@
 // ready, read an object, apply manifests. It exists so that the launcher stays a small program that
 // starts at once.
 //
-// It makes the secrets with which a lab's components authenticate: certificate authorities,
+// It creates the secrets with which a lab's components authenticate: certificate authorities,
 // certificates, the key pair that signs service account tokens, and kubeconfig files.
 //
-// All secrets are made anew for each boot of a lab and has no use outside of it: keys are not
+// All secrets are created anew for each boot of a lab and has no use outside of it: keys are not
 // encrypted, and certificates are valid for a year.
 package controlplane

@@ -45,8 +45,8 @@ type Etcd struct {
 	spec    supervise.Spec
 }
 
-// NewEtcd makes etcd's secrets. It serves clients at one port of the loopback interface; the other
-// one, for peers, is not used.
+// NewEtcd creates etcd's secrets. It serves clients at one port of the loopback interface; the
+// other one, for peers, is not used.
 func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error) {
 	secrets, err := newFolder(programs.Dir, "pki", "etcd")
 	if err != nil {
@@ -99,7 +99,7 @@ func (e *Etcd) SaveCommand(file string) []string {
 	return []string{"etcd-snapshot", "save", "--endpoint=" + e.url, "--cert=" + e.client.cert, "--key=" + e.client.key, "--ca=" + e.ca, file}
 }
 
-// RestoreCommand is the command line of hyperkube that makes a data folder of such a file.
+// RestoreCommand is the command line of hyperkube that creates a data folder from such a file.
 func (e *Etcd) RestoreCommand(file, dataDir string, bumpRevision uint64) []string {
 	return []string{"etcd-snapshot", "restore", "--data-dir=" + dataDir, "--peer-url=" + e.peerURL, "--bump-revision=" + strconv.FormatUint(bumpRevision, 10), file}
 }

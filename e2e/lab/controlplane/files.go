@@ -12,7 +12,7 @@ type folder string
 func newFolder(elements ...string) (folder, error) {
 	dir := filepath.Join(elements...)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("making a folder for secrets: %w", err)
+		return "", fmt.Errorf("creating a folder for secrets: %w", err)
 	}
 	return folder(dir), nil
 }

@@ -31,7 +31,7 @@ type CA struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewCA makes a certificate authority, valid for a year from now.
+// NewCA creates a certificate authority, valid for a year from now.
 func NewCA(name string, now time.Time) (*CA, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: name},
@@ -41,11 +41,11 @@ func NewCA(name string, now time.Time) (*CA, error) {
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the key of CA %q: %w", name, err)
+		return nil, fmt.Errorf("creating the key of CA %q: %w", name, err)
 	}
 	pair, err := sign(template, key, template, key, now)
 	if err != nil {
-		return nil, fmt.Errorf("making CA %q: %w", name, err)
+		return nil, fmt.Errorf("creating CA %q: %w", name, err)
 	}
 	block, _ := pem.Decode(pair.Cert)
 	cert, err := x509.ParseCertificate(block.Bytes)
@@ -66,7 +66,7 @@ type Subject struct {
 	Hosts []string
 }
 
-// Issue makes a key and a certificate for it, valid for a year from now. It serves a client, and
+// Issue creates a key and a certificate for it, valid for a year from now. It serves a client, and
 // with Hosts a server too.
 func (ca *CA) Issue(s Subject, now time.Time) (Pair, error) {
 	template := &x509.Certificate{
@@ -86,20 +86,20 @@ func (ca *CA) Issue(s Subject, now time.Time) (Pair, error) {
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("making a key for %q: %w", s.User, err)
+		return Pair{}, fmt.Errorf("creating a key for %q: %w", s.User, err)
 	}
 	pair, err := sign(template, key, ca.cert, ca.key, now)
 	if err != nil {
-		return Pair{}, fmt.Errorf("making a certificate for %q: %w", s.User, err)
+		return Pair{}, fmt.Errorf("creating a certificate for %q: %w", s.User, err)
 	}
 	return pair, nil
 }
 
-// NewSigningKeys makes the key pair of service account tokens; Cert holds the public key.
+// NewSigningKeys creates the key pair of service account tokens; Cert holds the public key.
 func NewSigningKeys() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Pair{}, fmt.Errorf("making a signing key: %w", err)
+		return Pair{}, fmt.Errorf("creating a signing key: %w", err)
 	}
 	public, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
@@ -116,7 +116,7 @@ func NewSigningKeys() (Pair, error) {
 func sign(template *x509.Certificate, key *ecdsa.PrivateKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, now time.Time) (Pair, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return Pair{}, fmt.Errorf("making a serial number: %w", err)
+		return Pair{}, fmt.Errorf("creating a serial number: %w", err)
 	}
 	template.SerialNumber = serial
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lifetime)

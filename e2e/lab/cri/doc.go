@@ -13,8 +13,8 @@
 // statistics. No state is stored: a kubelet that starts again finds no pods, which is correct,
 // since they have ended with its machine.
 //
-// Beside it is the node part of the simulated cloud's CSI driver (cloudapi.CSIDriver): the kubelet
-// finds it through its plugin watcher. Package csi is the other part.
+// In addition it contains the node part of the simulated cloud's CSI driver (cloudapi.CSIDriver):
+// the kubelet finds it through its plugin watcher. Package csi is the other part.
 //
 // A volume is a folder with its contents, which all machines of the cloud see, so that data follow
 // the volume. Staging a volume mounts that folder, publishing it mounts it once more.

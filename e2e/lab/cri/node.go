@@ -108,7 +108,7 @@ func (n *node) bind(source, target string, readOnly bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err := os.MkdirAll(target, 0o750); err != nil {
-		return status.Errorf(codes.Internal, "making a mount point: %v", err)
+		return status.Errorf(codes.Internal, "creating a mount point: %v", err)
 	}
 	mounted, err := n.config.Mounter.IsMountPoint(target)
 	if err != nil {

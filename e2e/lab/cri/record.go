@@ -70,7 +70,7 @@ func startLogged(config container.Config, log *logFile) (_ *container.Container,
 	for stream, target := range map[string]**os.File{"stdout": &config.Stdout, "stderr": &config.Stderr} {
 		read, write, err := os.Pipe()
 		if err != nil {
-			return nil, nil, fmt.Errorf("making a pipe: %w", err)
+			return nil, nil, fmt.Errorf("creating a pipe: %w", err)
 		}
 		*target = write
 		// The container has its own copy by then. The stream does not end before this one is closed.

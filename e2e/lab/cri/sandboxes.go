@@ -25,11 +25,11 @@ func (b *sandbox) state() runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// RunPodSandbox makes a sandbox.
+// RunPodSandbox creates a sandbox.
 func (s *Server) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	if dir := r.Config.GetLogDirectory(); dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("making the pod's folder for logs: %w", err)
+			return nil, fmt.Errorf("creating the pod's folder for logs: %w", err)
 		}
 	}
 	b := &sandbox{id: newID(), config: r.Config, created: s.config.Clock.Now().UnixNano(), ready: true}

@@ -75,10 +75,10 @@ func ServeVolumes(ctx context.Context, config VolumesConfig) error {
 	return group.Wait()
 }
 
-// listen makes a socket. A socket of an earlier run of the driver is removed.
+// listen creates a socket. A socket of an earlier run of the driver is removed.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return nil, fmt.Errorf("making a folder for a socket: %w", err)
+		return nil, fmt.Errorf("creating a folder for a socket: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing an old socket: %w", err)

@@ -49,7 +49,7 @@ type Server struct {
 	pulled     map[string]bool
 }
 
-// NewServer makes a runtime without pods.
+// NewServer returns a runtime without pods.
 func NewServer(config Config) *Server {
 	return &Server{
 		config:     config,

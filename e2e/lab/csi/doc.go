@@ -1,5 +1,5 @@
 // Package csi is the part of the simulated cloud's CSI driver (cloudapi.CSIDriver) that runs in the
-// cluster, beside its Nodes: it makes volumes for PersistentVolumeClaims and removes them (the
+// cluster, next to its Nodes: it creates volumes for PersistentVolumeClaims and removes them (the
 // provisioner), and attaches volumes where VolumeAttachments require it and detaches them (the
 // attacher).
 //
@@ -11,7 +11,7 @@
 // volume is not attached to that VM any more. The IDs of its volume and its VM are recorded on it
 // first, so that it can be deleted without its Node and its PersistentVolume.
 //
-// Not guaranteed: a volume whose claim is deleted while the volume is being made is not removed.
+// Not guaranteed: a volume whose claim is deleted while the volume is being created is not removed.
 // Volumes cannot be resized, cloned or restored, and only one Node at a time can use them
 // (ReadWriteOnce).
 package csi

@@ -31,24 +31,24 @@ const (
 	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
 )
 
-// provisioner makes and removes volumes.
+// provisioner creates and removes volumes.
 type provisioner struct {
-	cfg            Config
-	cloud          cloud
-	claims, pvs    cache.SharedIndexInformer
-	making, ending *guest.Loop[string]
-	events         record.EventRecorder // set before the first step
+	cfg              Config
+	cloud            cloud
+	claims, pvs      cache.SharedIndexInformer
+	creating, ending *guest.Loop[string]
+	events           record.EventRecorder // set before the first step
 }
 
 func newProvisioner(cfg Config) (*provisioner, error) {
 	p := &provisioner{cfg: cfg, cloud: newCloud(cfg, "csi-provisioner")}
 	p.claims = coreinformers.NewPersistentVolumeClaimInformer(cfg.Client, metav1.NamespaceAll, 0, cache.Indexers{})
 	p.pvs = coreinformers.NewPersistentVolumeInformer(cfg.Client, 0, cache.Indexers{})
-	p.making = guest.NewLoop(cfg.Clock, p.stepClaim)
+	p.creating = guest.NewLoop(cfg.Clock, p.stepClaim)
 	p.ending = guest.NewLoop(cfg.Clock, p.stepVolume)
 	err := watch(p.claims, func(claim *corev1.PersistentVolumeClaim) {
 		if claim.Annotations[annotationProvisioner] == cloudapi.CSIDriver {
-			p.making.Wake(cache.MetaObjectToName(claim).String())
+			p.creating.Wake(cache.MetaObjectToName(claim).String())
 		}
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *provisioner) run(ctx context.Context) {
 	wg.Go(func() { p.claims.RunWithContext(ctx) })
 	wg.Go(func() { p.pvs.RunWithContext(ctx) })
 	cache.WaitForCacheSync(ctx.Done(), p.claims.HasSynced, p.pvs.HasSynced)
-	wg.Go(func() { p.making.Run(ctx, workers) })
+	wg.Go(func() { p.creating.Run(ctx, workers) })
 	wg.Go(func() { p.ending.Run(ctx, workers) })
 }
 
@@ -92,7 +92,7 @@ func (p *provisioner) stepClaim(ctx context.Context, key string) time.Duration {
 	return retry
 }
 
-// provision makes the volume of a claim, if its Node is selected or its class needs none.
+// provision creates the volume of a claim, if its Node is selected or its class needs none.
 func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class, err := p.cfg.Client.StorageV1().StorageClasses().Get(ctx, ptr.Deref(claim.Spec.StorageClassName, ""), metav1.GetOptions{})
 	if err != nil {
@@ -139,8 +139,8 @@ func (p *provisioner) unselect(ctx context.Context, claim *corev1.PersistentVolu
 	return nil
 }
 
-// volume returns the volume of a claim. It searches before it makes one: an earlier attempt may
-// have made it.
+// volume returns the volume of a claim. It searches before it creates one: an earlier attempt may
+// have created it.
 func (p *provisioner) volume(ctx context.Context, claim *corev1.PersistentVolumeClaim, zone string) (cloudapi.Volume, error) {
 	name := volumeName(claim)
 	var all cloudapi.VolumeList

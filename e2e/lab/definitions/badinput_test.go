@@ -25,7 +25,7 @@ import (
 const (
 	badInputPage = "../../../docs/bad-input.md"
 	badInputHead = "# Bad input\n\n" +
-		"What is answered to objects that are wrong, and by whom; made by `go test ./definitions -update` in `lab`, which runs them through the definitions as an API\n" +
+		"What is answered to objects that are wrong, and by whom; written by `go test ./definitions -update` in `lab`, which runs them through the definitions as an API\n" +
 		"server does and through the checks of the controllers. Do not edit. Each row is a valid object of its kind with one change. Objects that are stored already\n" +
 		"can be changed as before, except in what is wrong; a list, such as that of taints, counts as a whole.\n\n" +
 		"- *API server*: the object is refused. An unknown field is refused by `kubectl`, and dropped with a warning for clients that do not ask for validation.\n" +

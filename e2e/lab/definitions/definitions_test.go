@@ -133,7 +133,7 @@ func TestStoredRulesStillHold(t *testing.T) {
 }
 
 // TestStoredValuesStay: labels and annotations that no Node may have stay in a template that has
-// them, and others can be changed beside them. A list of taints is changed as a whole.
+// them, and others can be changed next to them. A list of taints is changed as a whole.
 func TestStoredValuesStay(t *testing.T) {
 	t.Parallel()
 	all := both(t)

@@ -28,7 +28,7 @@ import (
 // source returns new copies of definitions each time.
 type source func() ([]*unstructured.Unstructured, error)
 
-// served has what the API server makes of definitions, by kind.
+// served maps a kind to the definition as the API server returns it.
 type served map[string]kind
 
 // kind reads and validates the objects of one kind.

@@ -1,4 +1,4 @@
-// Package etcdsnapshot saves the content of an etcd of one member to a file, and makes the data
+// Package etcdsnapshot saves the content of an etcd of one member to a file, and creates the data
 // folder of an etcd from such a file.
 //
 // A restored etcd has its revisions of then. Later writes are lost, and their revisions are used

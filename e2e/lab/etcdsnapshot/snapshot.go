@@ -36,7 +36,7 @@ func Main(ctx context.Context, args []string) error {
 	flags.StringVar(&o.cert, "cert", "", "save: `file` with a client's certificate")
 	flags.StringVar(&o.key, "key", "", "save: `file` with its key")
 	flags.StringVar(&o.ca, "ca", "", "save: `file` with the certificate of etcd's authority")
-	flags.StringVar(&o.dataDir, "data-dir", "", "restore: `folder` to make; it must not exist, or be empty")
+	flags.StringVar(&o.dataDir, "data-dir", "", "restore: `folder` to create; it must not exist, or be empty")
 	flags.StringVar(&o.name, "name", "default", "restore: `name` of the member")
 	flags.StringVar(&o.peerURL, "peer-url", "", "restore: `URL` of the member for peers")
 	flags.Uint64Var(&o.bump, "bump-revision", 0, "restore: how much to `raise` the revision")

@@ -16,12 +16,12 @@ import (
 const insideVariable = "MACHINETEST_INSIDE"
 
 // Main is called by TestMain. It runs the test binary once more, as the first process of a machine,
-// and inside of that the tests. Where no machine can be made it prints the cause, and runs no
+// and inside of that the tests. Where no machine can be created it prints the cause, and runs no
 // tests; with LAB_REQUIRE_KUBELET=1 that is a failure.
 func Main(m *testing.M, check func(*testing.M)) {
 	if os.Getenv(insideVariable) != "" {
 		if err := mount(); err != nil {
-			fmt.Fprintln(os.Stderr, "making a machine for the tests:", err)
+			fmt.Fprintln(os.Stderr, "creating a machine for the tests:", err)
 			os.Exit(1)
 		}
 		check(m)
@@ -45,7 +45,7 @@ func Main(m *testing.M, check func(*testing.M)) {
 		fmt.Fprintln(os.Stderr, "no machine for the tests:", err)
 		os.Exit(1)
 	case err != nil:
-		fmt.Fprintln(os.Stdout, "tests skipped, no machine could be made:", err)
+		fmt.Fprintln(os.Stdout, "tests skipped, no machine could be created:", err)
 	}
 }
 

@@ -37,7 +37,7 @@ type ErrorBody struct {
 //	GET  /v1/pods                       → PodList
 //	PUT  /v1/replicas        Scale      → PodList
 //	POST /v1/replicas/{name}/replace    → PodList
-//	POST /v1/replicas/{name}/double     → PodList; ?pod=new gives the second process a pod of its own
+//	POST /v1/replicas/{name}/double     → PodList; ?pod=new gives the second process a separate pod
 //	GET  /v1/links                      → LinkList
 //	PUT  /v1/links/{process}/{link}  proxy.Fault → Link
 //	POST /v1/etcd/save       Snapshot   → Snapshot

@@ -60,10 +60,10 @@ func (c *culprit) Unwrap() error { return c.err }
 
 // boot starts everything and waits until it is ready.
 func (l *Launcher) boot(ctx context.Context) error {
-	if err := l.makeClusters(ctx); err != nil {
+	if err := l.createClusters(ctx); err != nil {
 		return err
 	}
-	l.say("certificates and kubeconfigs are made")
+	l.say("certificates and kubeconfigs are created")
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, cluster := range l.clusterList() {
 		group.Go(func() error { return l.bootCluster(groupCtx, cluster) })
@@ -104,9 +104,9 @@ func (l *Launcher) clusterList() []*controlplane.Cluster {
 	return []*controlplane.Cluster{l.control, l.target}
 }
 
-// makeClusters makes the secrets of the control and the target cluster, and starts etcd. There may
-// be one cluster that is both.
-func (l *Launcher) makeClusters(ctx context.Context) error {
+// createClusters creates the secrets of the control and the target cluster, and starts etcd. There
+// may be one cluster that is both.
+func (l *Launcher) createClusters(ctx context.Context) error {
 	ports, err := l.ports.take(ctx, 8)
 	if err != nil {
 		return err
@@ -195,8 +195,8 @@ func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cl
 	}
 	defer targetClient.Close()
 
-	// Made by the API server, and by the controller manager; without them rules cannot be applied, and
-	// pods not be made.
+	// Created by the API server, and by the controller manager; without them rules cannot be applied,
+	// and pods not be created.
 	for _, path := range []string{"/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/serviceaccounts/default"} {
 		for _, client := range []*controlplane.Client{controlClient, targetClient} {
 			if err := l.await(ctx, path, nil, func(ctx context.Context) error {
@@ -314,7 +314,7 @@ func (l *Launcher) bootCloudsim(ctx context.Context) error {
 		"--call-log=" + folder.path(cloudsimCalls),
 		"--kubeconfig=" + folder.path(cloudsimKubeconfig),
 	}
-	if err := l.makeImages(); err != nil {
+	if err := l.createImages(); err != nil {
 		return err
 	}
 	command, err := l.kubeletCommand(ctx)

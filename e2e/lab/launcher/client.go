@@ -17,7 +17,7 @@ type Client struct {
 	folder Folder
 }
 
-// NewClient makes a client for the lab in a folder.
+// NewClient returns a client for the lab in a folder.
 func NewClient(folder Folder) Client { return Client{folder: folder} }
 
 // Processes lists the processes.
@@ -99,7 +99,7 @@ func (c Client) Restore(ctx context.Context, snapshot Snapshot) error {
 	return c.do(ctx, http.MethodPost, "/v1/etcd/restore", snapshot, &snapshot)
 }
 
-// do makes a request with a body, unless that is nil, and reads the answer.
+// do sends a request with a body, unless that is nil, and reads the answer.
 func (c Client) do(ctx context.Context, method, path string, body, into any) error {
 	var endpoints map[string]string
 	if err := c.folder.readJSON(endpointsFile, &endpoints); err != nil && !absent(err) {

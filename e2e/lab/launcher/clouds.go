@@ -26,7 +26,7 @@ func (l *Launcher) bootClouds(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(l.options.folder().path(cloudsDir), 0o700); err != nil {
-		return fmt.Errorf("making the folder of clouds: %w", err)
+		return fmt.Errorf("creating the folder of clouds: %w", err)
 	}
 	ports, err := l.ports.take(ctx, len(clouds))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 const (
 	driverPrefix = "driver-"
-	// simulatedProvider is the provider whose driver each replica has in a process of its own, beside
-	// those of the options.
+	// simulatedProvider is the provider whose driver each replica has in a separate process, in
+	// addition to those of the options.
 	simulatedProvider = "simulated"
 	// cloudPlace is replaced by the URL of the cloud in the flags of a driver.
 	cloudPlace = "{cloud}"
@@ -89,7 +89,7 @@ func (l *Launcher) driverSpec(pod Pod) supervise.Spec {
 	return spec
 }
 
-// bootDrivers starts all drivers that have processes of their own, which all replicas use, and
+// bootDrivers starts all drivers that have separate processes, which all replicas use, and
 // waits until they listen.
 func (l *Launcher) bootDrivers(ctx context.Context) error {
 	drivers, err := l.options.driverProcesses()

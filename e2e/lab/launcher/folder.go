@@ -29,7 +29,7 @@ import (
 //	cloudsim-calls.jsonl   written by cloudsim
 //	state.json             what Down needs, in its own format
 //	pods/<replica>_<uid>/  a folder for each pod of the fleet
-//	values.yaml            what the Helm chart needs here, if the lab has Nodes of its own
+//	values.yaml            what the Helm chart needs here, if the lab has its own Nodes
 //	sockets/               of drivers
 //	clouds/                the certificates of clouds besides cloudsim
 //	images/                programs that are images for real kubelets, called <name>:<tag> or <name>
@@ -86,8 +86,8 @@ func (f Folder) ReadState() (State, error) {
 	return state, err
 }
 
-// clear removes the files of an earlier run, and makes the folder for logs. Error: the folder has
-// files of such names, and no run has made them.
+// clear removes the files of an earlier run, and creates the folder for logs. Error: the folder has
+// files of such names, and no run has created them.
 func (f Folder) clear() error {
 	paths, err := f.remaining()
 	if err != nil {
@@ -105,7 +105,7 @@ func (f Folder) clear() error {
 		}
 	}
 	if err := os.MkdirAll(f.path(logsDir), 0o755); err != nil {
-		return fmt.Errorf("making the folder for logs: %w", err)
+		return fmt.Errorf("creating the folder for logs: %w", err)
 	}
 	return nil
 }

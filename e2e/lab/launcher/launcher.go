@@ -22,7 +22,7 @@ import (
 
 const (
 	// bootTimeout bounds the whole boot, for what hangs. It takes 5 seconds, and minutes where a dozen
-	// labs boot beside other work. A process that has ended is no reason to wait.
+	// labs boot concurrently with other work. A process that has ended is no reason to wait.
 	bootTimeout = 15 * time.Minute
 	// stopPatience is how long a process may take to end after SIGTERM.
 	stopPatience = 5 * time.Second
@@ -44,9 +44,9 @@ type Launcher struct {
 	control, target *controlplane.Cluster // may be one
 	tracing         []string              // environment of the processes that send traces
 	withoutFleet    bool                  // nothing of the fleet is installed
-	sockets         []string              // of drivers in processes of their own, as the fleet's flag has them
+	sockets         []string              // of drivers in separate processes, as the fleet's flag has them
 
-	scaling sync.Mutex // held while pods are made or removed, or etcd is restored
+	scaling sync.Mutex // held while pods are created or removed, or etcd is restored
 
 	mu        sync.Mutex
 	state     State

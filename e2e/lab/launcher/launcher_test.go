@@ -38,7 +38,7 @@ func newFolder(t *testing.T) Folder {
 	return folder
 }
 
-// newLauncher makes a launcher that has one process, sleeper.
+// newLauncher returns a launcher that has one process, sleeper.
 func newLauncher(t *testing.T) (*Launcher, Folder) {
 	t.Helper()
 	folder := newFolder(t)
@@ -231,7 +231,7 @@ func TestDownOfNothing(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(string(folder)); !absent(err) {
-		t.Errorf("it made the folder: %v", err)
+		t.Errorf("it created the folder: %v", err)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestClearWhenFolderThatNoLabHasMadeIsRefused(t *testing.T) {
 	}
 }
 
-// Files that a lab did not make are kept.
+// Files that a lab did not create are kept.
 func TestClear(t *testing.T) {
 	folder := newFolder(t)
 	for _, path := range []string{"admin.kubeconfig", "pki/control/ca.key", "etcd/data", "logs/etcd.log", "audit.log", "target-audit.log", "state.json", "notes.txt", "mine/pki/x"} {

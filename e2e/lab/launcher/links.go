@@ -62,7 +62,7 @@ func (l *Launcher) upstreams() (map[string]string, error) {
 	return addresses, nil
 }
 
-// openLinks makes a pod's proxies, one at each port, and the kubeconfigs with their addresses.
+// openLinks creates a pod's proxies, one at each port, and the kubeconfigs with their addresses.
 func (l *Launcher) openLinks(pod Pod, ports []int) error {
 	upstreams, err := l.upstreams()
 	if err != nil {

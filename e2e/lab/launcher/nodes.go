@@ -147,12 +147,12 @@ func nodeReady(ctx context.Context, client *controlplane.Client, name string) er
 	return fmt.Errorf("machine %s: its Node is not Ready", name)
 }
 
-// makeImages makes the folder of images, with the programs of the fleet and of the driver for every
-// tag.
-func (l *Launcher) makeImages() error {
+// createImages creates the folder of images, with the programs of the fleet and of the driver for
+// every tag.
+func (l *Launcher) createImages() error {
 	dir := l.options.folder().path(imagesDir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making the folder of images: %w", err)
+		return fmt.Errorf("creating the folder of images: %w", err)
 	}
 	if l.options.Nodes == 0 {
 		return nil // Its pods are run by machines, if at all, and need no image of the fleet.

@@ -45,7 +45,7 @@ type Options struct {
 	CloudEndpoints string `json:"cloudEndpoints"`
 	// Clouds are those besides cloudsim, split at semicolons: NAME=PROGRAM FLAG …
 	Clouds string `json:"clouds"`
-	// Drivers are those in processes of their own, split at semicolons: PROVIDER=PROGRAM FLAG …
+	// Drivers are those in separate processes, split at semicolons: PROVIDER=PROGRAM FLAG …
 	Drivers string `json:"drivers"`
 }
 
@@ -58,7 +58,7 @@ const (
 
 // Bind declares the options as flags, with their defaults.
 func (o *Options) Bind(flags *flag.FlagSet) {
-	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a target cluster of its own")
+	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a separate target cluster")
 	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet; with 0 nothing of it is installed, for the Helm chart")
 	flags.IntVar(&o.Nodes, "nodes", 0, "`number` of Nodes of the control cluster that belong to no machine, with real kubelets")
 	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
@@ -114,12 +114,12 @@ func (o *Options) Validate() error {
 	if o.Tracing && !(o.TraceRatio >= 0 && o.TraceRatio <= 1) {
 		errs = append(errs, fmt.Errorf("--trace-ratio: expected a number from 0 to 1, got %g", o.TraceRatio))
 	}
-	makers := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build", driverBinary: "make build"}
+	commands := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build", driverBinary: "make build"}
 	if o.Tracing {
-		makers[jaegerBinary] = "make build-jaeger"
+		commands[jaegerBinary] = "make build-jaeger"
 	}
 	if o.MachineConfiguration {
-		makers[daemonBinary] = "make build"
+		commands[daemonBinary] = "make build"
 	}
 	if o.DaemonFlags != "" && (!o.MachineConfiguration || strings.Contains(o.DaemonFlags, ",")) {
 		errs = append(errs, fmt.Errorf("--daemon-flags=%q: expected it with --machine-configuration and without commas, at which a VM splits them", o.DaemonFlags))
@@ -132,11 +132,11 @@ func (o *Options) Validate() error {
 	clouds, err := o.cloudProcesses()
 	errs = append(errs, err)
 	for _, c := range slices.Concat(clouds, drivers) {
-		makers[c.program] = "make build, make build-azure, or its own build"
+		commands[c.program] = "make build, make build-azure, or its own build"
 	}
-	for _, name := range slices.Sorted(maps.Keys(makers)) {
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
 		if _, err := os.Stat(o.binary(name)); err != nil {
-			errs = append(errs, fmt.Errorf("the binary %s is missing (%s): %w", name, makers[name], err))
+			errs = append(errs, fmt.Errorf("the binary %s is missing (%s): %w", name, commands[name], err))
 		}
 	}
 	return errors.Join(errs...)

@@ -72,7 +72,7 @@ func (l *Launcher) startPod(ctx context.Context, pod Pod) (supervise.Spec, error
 		pod.Dir = l.options.folder().path("pods/" + pod.Replica + "_" + pod.UID)
 	}
 	if err := os.MkdirAll(pod.Dir, 0o700); err != nil {
-		return supervise.Spec{}, fmt.Errorf("making the folder of pod %s: %w", pod.Name, err)
+		return supervise.Spec{}, fmt.Errorf("creating the folder of pod %s: %w", pod.Name, err)
 	}
 	if pod.port == 0 {
 		ports, err := l.ports.take(ctx, 2+len(links))
@@ -149,7 +149,7 @@ func (l *Launcher) Replace(ctx context.Context, replica string) error {
 	return err
 }
 
-// Double starts a second process of a replica, with proxies of its own: in the same pod, like a
+// Double starts a second process of a replica, with separate proxies: in the same pod, like a
 // container runtime that has lost track of the first; or in a new pod, as happens when a pod is
 // deleted by force. It is not started again when it ends.
 func (l *Launcher) Double(ctx context.Context, replica string, newPod bool) error {
@@ -271,7 +271,7 @@ func (l *Launcher) sharesFolder(pod Pod) bool {
 	return false
 }
 
-// removePod removes a pod and all that was made for it.
+// removePod removes a pod and all that was created for it.
 func (l *Launcher) removePod(ctx context.Context, pod Pod) error {
 	if err := l.endPod(ctx, pod); err != nil {
 		return err

@@ -110,7 +110,7 @@ func flagsOf(t *testing.T, l *Launcher, process string) map[string]string {
 	return flags
 }
 
-// A replica gets its name, has an identity of its own, and reaches each server through a proxy of
+// A replica gets its name, has its own identity, and reaches each server through a proxy of
 // its own.
 func TestReplica(t *testing.T) {
 	l, client := newFleet(t)
@@ -183,7 +183,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// A double is another process of the same replica, in its pod or in another, with links of its own.
+// A double is another process of the same replica, in its pod or in another, with separate links.
 func TestDouble(t *testing.T) {
 	l, client := newFleet(t)
 	pod := scale(t, client, 1)[0]
@@ -223,7 +223,7 @@ func TestDouble(t *testing.T) {
 	}
 }
 
-// Scaling down removes the highest, with their doubles and all that was made for them.
+// Scaling down removes the highest, with their doubles and all that was created for them.
 func TestScale(t *testing.T) {
 	l, client := newFleet(t)
 	if diff := cmp.Diff([]string{"fleet-0", "fleet-1", "fleet-2"}, podNames(scale(t, client, 3))); diff != "" {

@@ -17,7 +17,7 @@ import (
 
 // Snapshot has the parameters of a snapshot or a restore.
 type Snapshot struct {
-	// File is an absolute path. A snapshot makes it, and does not overwrite one.
+	// File is an absolute path. A snapshot creates it, and does not overwrite one.
 	File string `json:"file"`
 	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice, and
 	// watches that continue from a lost revision miss changes, as after incorrect restores.

@@ -20,7 +20,7 @@ import (
 func Up(ctx context.Context, options Options, clk clock.WithTicker, say func(string)) error {
 	folder := options.folder()
 	if err := os.MkdirAll(options.Dir, 0o755); err != nil {
-		return fmt.Errorf("making the lab's folder: %w", err)
+		return fmt.Errorf("creating the lab's folder: %w", err)
 	}
 	unlock, err := folder.lock(ctx, clk, say)
 	if err != nil {

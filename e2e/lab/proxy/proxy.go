@@ -43,7 +43,7 @@ type Set struct {
 func NewSet() *Set {
 	toxics.Register(countType, new(counter))
 	toxics.Register(stallType, new(stall))
-	zerolog.SetGlobalLevel(zerolog.WarnLevel) // Some toxics log to a logger of their own.
+	zerolog.SetGlobalLevel(zerolog.WarnLevel) // Some toxics log to their own logger.
 	return &Set{
 		server:  toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
 		proxies: map[string]*proxy{},
@@ -58,7 +58,7 @@ type proxy struct {
 
 	changing sync.Mutex
 	fault    atomic.Pointer[Fault]
-	toxics   []string // that make the fault
+	toxics   []string // of the fault
 }
 
 // Open starts a proxy. Addresses are host and port.

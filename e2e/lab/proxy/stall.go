@@ -17,7 +17,7 @@ const (
 )
 
 // stall is a toxic that forwards small answers and stops at a large one. All connections of a proxy
-// share it; each has a flow of its own.
+// share it; each has its own flow.
 type stall struct {
 	// AboveKB is how many thousand bytes may pass within about stallWindow.
 	AboveKB int64 `json:"aboveKB"`

@@ -150,7 +150,7 @@ func expectPut(t *testing.T, client *http.Client, address string) {
 	}
 }
 
-// With HTTP/1.1 a list has a connection of its own: writes continue beside it.
+// With HTTP/1.1 a list has its own connection: writes continue meanwhile.
 func TestListsHangWhileWritesPass(t *testing.T) {
 	set, client := stalled(t, false, 0)
 	address := set.List()[0].Listen

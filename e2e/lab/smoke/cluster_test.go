@@ -156,7 +156,7 @@ func insideMachine(t *testing.T, l lab) (ids []supervise.ID) {
 	return ids
 }
 
-// bootstrapToken makes a token with which machines may join. It belongs to no Machine, so the
+// bootstrapToken creates a token with which machines may join. It belongs to no Machine, so the
 // approver of the lab ignores requests with it; Kubernetes approves them, because the token may do
 // that.
 func bootstrapToken(t *testing.T, client kubernetes.Interface) string {

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/labtest"
 )
 
-// Each replica has a network of its own, with TLS from end to end.
+// Each replica has its own network, with TLS from end to end.
 func testLinks(t *testing.T, l lab) {
 	const own, others = "fleet-1.control.kubeconfig", "fleet-2.control.kubeconfig"
 	probe := func(client kubernetes.Interface) error {
@@ -67,7 +67,7 @@ func testSnapshot(t *testing.T, l lab) {
 	maps := l.client(t, "admin.kubeconfig").CoreV1().ConfigMaps("default")
 	create := func(name string) {
 		t.Helper()
-		labtest.Until(t, "making "+name, func(ctx context.Context) error {
+		labtest.Until(t, "creating "+name, func(ctx context.Context) error {
 			_, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			return err
 		})

@@ -197,7 +197,7 @@ func TestOneCluster(t *testing.T) {
 	t.Run("machine", func(t *testing.T) { testMachine(t, l) })
 }
 
-// Two clusters, beside another lab, which is not changed.
+// Two clusters, next to another lab, which is not changed.
 func TestTwoClusters(t *testing.T) {
 	t.Parallel()
 	one, two := newLab(t), newLab(t)
@@ -224,7 +224,7 @@ func TestTwoClusters(t *testing.T) {
 	if after := one.pids(t); !maps.Equal(before, after) {
 		t.Errorf("the processes of the other lab: %v, and %v before", after, before)
 	}
-	labtest.Until(t, "the other lab answers", func(context.Context) error { // a replica may be suspended while a lab beside it starts
+	labtest.Until(t, "the other lab answers", func(context.Context) error { // a replica may be suspended while another lab starts
 		if output := one.run(t, "status"); strings.Count(output, "running") != len(before) || strings.Count(output, "  ok") < len(before)-1 { // all but the launcher answer
 			return errors.New(output)
 		}

@@ -131,7 +131,7 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	// A session of its own, so that Ctrl-C in the terminal of lab up does not reach it.
+	// A separate session, so that Ctrl-C in the terminal of lab up does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting it: %w", err)

@@ -88,7 +88,7 @@ func procPath(pid int, file string) string {
 }
 
 // parseStat takes state and start time out of a line of /proc/<pid>/stat, whose second field is the
-// command in parentheses, and may hold spaces and parentheses of its own.
+// command in parentheses, and may hold spaces and parentheses itself.
 func parseStat(line string) (ProcessState, uint64, error) {
 	const stateField, startField = 0, 19 // counted from the field after the command
 	end := strings.LastIndexByte(line, ')')

@@ -25,7 +25,7 @@ const (
 )
 
 // CloudConfig is what a machine does at its first boot: it writes the files, and then runs the
-// lines, each whatever became of the one before.
+// lines, each also after the one before has failed.
 type CloudConfig struct {
 	Files []File
 	Lines []Line

@@ -195,11 +195,11 @@ func (c *Config) folders() map[string]string {
 	return all
 }
 
-// writeDisk makes the disk, or completes it, and writes the files for the machine to it.
+// writeDisk creates the disk, or completes it, and writes the files for the machine to it.
 func (c *Config) writeDisk() error {
 	for _, dir := range []string{c.kubeletDir(), c.podLogsDir(), c.rootDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("making the disk: %w", err)
+			return fmt.Errorf("creating the disk: %w", err)
 		}
 	}
 	files := map[string]string{c.BootstrapKubeconfig: BootstrapKubeconfigPath, c.ClientCAFile: ClientCAPath}

@@ -50,7 +50,7 @@ func siblingOfSelf(name string) string {
 	return filepath.Join(filepath.Dir(self), name)
 }
 
-// run is the hull: it starts init in namespaces of its own, forwards SIGTERM, and waits.
+// run is the hull: it starts init in its own namespaces, forwards SIGTERM, and waits.
 func run(ctx context.Context, c *Config, hyperkube string, out io.Writer) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -89,7 +89,7 @@ func run(ctx context.Context, c *Config, hyperkube string, out io.Writer) error 
 func Check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "lab-vm-check-")
 	if err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("creating a folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	cmd, err := initCommand("--dir="+dir, "--check")
@@ -108,7 +108,7 @@ func Check(ctx context.Context) error {
 	return nil
 }
 
-// initCommand returns the first process of a machine, in namespaces of its own.
+// initCommand returns the first process of a machine, in its own namespaces.
 func initCommand(args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {

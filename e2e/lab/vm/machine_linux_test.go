@@ -329,7 +329,7 @@ func TestNoWatches(t *testing.T) {
 	}
 	output, err := cmd.CombinedOutput()
 	if !strings.HasPrefix(string(output), "limited") {
-		unfit(t, fmt.Sprintf("no user namespace with a limit of its own: %s%v", output, err))
+		unfit(t, fmt.Sprintf("no user namespace with its own limit: %s%v", output, err))
 	}
 	if err == nil || !strings.Contains(string(output), "fs.inotify.max_user_instances") {
 		t.Errorf("it says %s(%v), want the limit to be named", output, err)

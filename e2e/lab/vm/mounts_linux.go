@@ -96,7 +96,7 @@ func attach(tree int, path string) error {
 	return nil
 }
 
-// tryMachine makes a machine, and runs a container in it.
+// tryMachine creates a machine, and runs a container in it.
 func tryMachine(dir string) error {
 	if err := checkWatches(); err != nil {
 		return err
@@ -104,7 +104,7 @@ func tryMachine(dir string) error {
 	c := &Config{Dir: dir}
 	for _, path := range []string{c.kubeletDir(), c.podLogsDir(), c.rootDir()} {
 		if err := os.Mkdir(path, 0o700); err != nil {
-			return fmt.Errorf("making a disk: %w", err)
+			return fmt.Errorf("creating a disk: %w", err)
 		}
 	}
 	if err := mountMachine(c, "/proc/self/exe"); err != nil {

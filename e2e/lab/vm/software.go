@@ -136,7 +136,7 @@ func (s *software) unit(name string) (Unit, error) {
 	return ParseUnit(string(text))
 }
 
-// enable makes the links of a unit.
+// enable creates the links of a unit.
 func (s *software) enable(name string) error {
 	u, err := s.unit(name)
 	if err != nil {

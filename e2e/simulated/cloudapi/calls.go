@@ -16,8 +16,8 @@ type Call struct {
 	Token string `json:"token,omitempty"`
 	// Machine is the name of the VM that the call is about, as far as it is known.
 	Machine string `json:"machine,omitempty"`
-	// MachineUID is the client token that this VM was made with, which a fleet sets to the Machine's
-	// UID.
+	// MachineUID is the client token that this VM was created with, which a fleet sets to the
+	// Machine's UID.
 	MachineUID string `json:"machineUID,omitempty"`
 	// Instance is the ID of that VM.
 	Instance string `json:"instance,omitempty"`

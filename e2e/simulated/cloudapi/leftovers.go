@@ -9,8 +9,8 @@ const (
 	LeftoverDisk             LeftoverKind = "disk"
 )
 
-// Leftover is a resource that a create has made for a VM before it failed. It costs money and
-// addresses until it is deleted, or until a create with the same client token makes the VM, which
+// Leftover is a resource that a create has created for a VM before it failed. It costs money and
+// addresses until it is deleted, or until a create with the same client token creates the VM, which
 // then uses it.
 type Leftover struct {
 	ID   string       `json:"id"`

@@ -43,8 +43,8 @@ const (
 	// PathInstanceActions: POST acts on one VM (InstanceAction → Instance).
 	PathInstanceActions = "/admin/v1/instances/{id}/actions"
 	// PathAllInstances: GET (→ InstanceList) shows every VM that is not forgotten, ended ones too, in
-	// one page. It is for tests: without latency, without faults, and not in the call log. POST makes
-	// the VM of another cloud, which runs here (HostedInstance → Instance), in the same way.
+	// one page. It is for tests: without latency, without faults, and not in the call log. POST
+	// creates the VM of another cloud, which runs here (HostedInstance → Instance), in the same way.
 	PathAllInstances = "/admin/v1/instances"
 	// PathAllLeftovers: GET (→ LeftoverList) shows all left-overs, in the same way.
 	PathAllLeftovers = "/admin/v1/leftovers"
@@ -149,7 +149,7 @@ type CreateInstanceRequest struct {
 	// 16 characters of a–z and 0–9) in it; without one it boots and never joins. One with a real
 	// kubelet carries out a #cloud-config.
 	UserData []byte `json:"userData,omitempty"`
-	// DataVolumes are made with the VM, attached to it, and removed with it.
+	// DataVolumes are created with the VM, attached to it, and removed with it.
 	DataVolumes []DataVolume `json:"dataVolumes,omitempty"`
 }
 
@@ -189,7 +189,7 @@ type Instance struct {
 	PrivateIP   string    `json:"privateIP,omitempty"`
 	CreatedAt   time.Time `json:"createdAt"`
 	ClientToken string    `json:"clientToken,omitempty"`
-	// VolumeIDs of the volumes that were made with the VM.
+	// VolumeIDs of the volumes that were created with the VM.
 	VolumeIDs []string `json:"volumeIDs,omitempty"`
 	// SourceDestCheck is an attribute that can only be changed after the create; true on a new VM.
 	SourceDestCheck bool `json:"sourceDestCheck"`
@@ -397,7 +397,7 @@ const (
 	FaultForbidden     FaultKind = "forbidden"
 	FaultTimeoutBefore FaultKind = "timeout-before" // no answer, no effect
 	FaultTimeoutAfter  FaultKind = "timeout-after"  // no answer, but the call took effect
-	// FaultPartial makes creates of VMs fail as FaultInternal does, after they have made a network
+	// FaultPartial makes creates of VMs fail as FaultInternal does, after they have created a network
 	// interface and a disk (Leftover), and before the VM. For all other calls it is FaultInternal.
 	FaultPartial FaultKind = "partial"
 )

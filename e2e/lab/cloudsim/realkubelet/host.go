@@ -78,7 +78,7 @@ func New(cfg Config) (*Host, error) {
 			return nil, fmt.Errorf("find the folders of VMs and volumes: %w", err)
 		}
 		if err = os.MkdirAll(*dir, 0o700); err != nil {
-			return nil, fmt.Errorf("make the folders of VMs and volumes: %w", err)
+			return nil, fmt.Errorf("create the folders of VMs and volumes: %w", err)
 		}
 	}
 	server, err := url.Parse(cfg.Cluster.Host)

@@ -107,7 +107,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// start makes a Host and runs it.
+// start creates a Host and runs it.
 func (s *site) start(vms ...guest.VM) {
 	s.t.Helper()
 	var err error

@@ -134,7 +134,7 @@ func (m *machine) freeze(frozen bool) error {
 // furnish writes the files with which the VM boots into its folder.
 func (h *Host) furnish(ctx context.Context, m *machine) error {
 	if err := os.MkdirAll(m.file(attachedFolder), 0o700); err != nil {
-		return fmt.Errorf("make the VM's folder: %w", err)
+		return fmt.Errorf("create the VM's folder: %w", err)
 	}
 	// This is where the API server publishes who may call a kubelet.
 	const namespace, name, key = "kube-system", "extension-apiserver-authentication", "client-ca-file"

@@ -57,7 +57,7 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 	return next
 }
 
-// report makes the reports that are due.
+// report sends the reports that are due.
 func (h *Host) report(ctx context.Context, v *vm, health guest.Health, now time.Time) error {
 	if known, err := h.findNode(ctx, v); err != nil || !known {
 		return err
@@ -149,7 +149,7 @@ func (h *Host) reportStatus(ctx context.Context, v *vm, all []corev1.NodeConditi
 	return nil
 }
 
-// createLease makes the VM's Lease. One that exists already is renewed.
+// createLease creates the VM's Lease. One that exists already is renewed.
 func (h *Host) createLease(ctx context.Context, v *vm) error {
 	now := h.cfg.Clock.Now()
 	lease := &coordinationv1.Lease{
@@ -203,7 +203,8 @@ func (h *Host) renewLease(ctx context.Context, v *vm, now time.Time) error {
 	return fmt.Errorf("renew the Lease of Node %s: another client writes it all the time", v.Name)
 }
 
-// recreateLease makes a Lease again that another client deleted, unless its Node was deleted, too.
+// recreateLease creates a Lease again that another client deleted, unless its Node was deleted,
+// too.
 func (h *Host) recreateLease(ctx context.Context, v *vm) error {
 	node, err := h.cfg.Client.CoreV1().Nodes().Get(ctx, v.Name, metav1.GetOptions{})
 	switch {

@@ -16,11 +16,11 @@
 // components, as another controller does.
 //
 // With Config.Daemons it plays the machine-config-daemon, too: for the configuration that is
-// desired for a Node it makes the same reports as the real one, by the same decisions (package
+// desired for a Node it sends the same reports as the real one, by the same decisions (package
 // lifecycle), waits for the drain, and is not Ready for the time that the cloud sets for a reboot.
 // It reads no configuration, and each one works.
 //
-// Like a kubelet it registers a Node once: a Node that is deleted is not made again, and a Node
+// Like a kubelet it registers a Node once: a Node that is deleted is not created again, and a Node
 // that exists already is taken over, regardless of its previous VM, and everything but its provider
 // ID is updated. The end of a VM ends the reports, and nothing else: its Node stays until a client
 // deletes it.

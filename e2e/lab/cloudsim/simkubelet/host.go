@@ -35,12 +35,12 @@ const (
 	podWorkers   = 32
 )
 
-// Config is what a Host is made of.
+// Config contains the parameters of a Host.
 type Config struct {
 	// Client has credentials with all rights on Nodes, Leases and pods. It should not limit its own
 	// rate.
 	Client kubernetes.Interface
-	// Prove makes one request that is authenticated by a bootstrap token; an error means that the
+	// Prove sends one request that is authenticated by a bootstrap token; an error means that the
 	// token is not valid.
 	Prove func(ctx context.Context, token string) error
 	// Daemons has the VMs play machine-config-daemon.
@@ -55,7 +55,7 @@ type Config struct {
 type Host struct {
 	cfg   Config
 	cloud guest.Cloud // set when Run begins, before any step
-	// VMs join in a loop of their own, so that a thousand that boot at once do not delay the reports
+	// VMs join in a separate loop, so that a thousand that boot at once do not delay the reports
 	// of others.
 	joins *guest.Loop[string]
 	alive *guest.Loop[string]

@@ -312,7 +312,7 @@ func TestDeletedNodeIsNotRegisteredAgain(t *testing.T) {
 	})
 }
 
-// resumed is a VM whose Node was made in an earlier run of the cloud.
+// resumed is a VM whose Node was created in an earlier run of the cloud.
 func resumed(joined bool) guest.VM {
 	vm := aVM()
 	vm.Joined, vm.Resumed = joined, true

@@ -57,7 +57,7 @@ func (h *Host) tryJoin(ctx context.Context, v *vm, health guest.Health) (string,
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if v.Resumed {
-		// The cloud may have been killed after the Node was made. A second proof would fail: the token
+		// The cloud may have been killed after the Node was created. A second proof would fail: the token
 		// has been deleted.
 		node, err := h.cfg.Client.CoreV1().Nodes().Get(ctx, v.Name, metav1.GetOptions{})
 		switch {

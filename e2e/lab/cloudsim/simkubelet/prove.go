@@ -18,14 +18,14 @@ import (
 func NewProver(cfg *rest.Config) (func(ctx context.Context, token string) error, error) {
 	client, err := rest.HTTPClientFor(rest.AnonymousClientConfig(cfg))
 	if err != nil {
-		return nil, fmt.Errorf("make a client without credentials: %w", err)
+		return nil, fmt.Errorf("create a client without credentials: %w", err)
 	}
 	url := strings.TrimSuffix(cfg.Host, "/") + "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 	const body = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	return func(ctx context.Context, token string) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader([]byte(body)))
 		if err != nil {
-			return fmt.Errorf("make the request: %w", err)
+			return fmt.Errorf("create the request: %w", err)
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 		req.Header.Set("Content-Type", "application/json")

@@ -50,7 +50,7 @@ func TestProve(t *testing.T) {
 			t.Errorf("%s: the error contains the secret: %v", name, err)
 		}
 		if bearer != "Bearer abcdef.0123456789abcdef" {
-			t.Errorf("%s: the request was made by %q", name, bearer)
+			t.Errorf("%s: the request was sent by %q", name, bearer)
 		}
 	}
 }

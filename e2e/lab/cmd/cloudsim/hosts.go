@@ -25,7 +25,7 @@ type cluster struct {
 	client kubernetes.Interface
 }
 
-// connect makes the clients of the cluster; nil without one.
+// connect creates the clients of the cluster; nil without one.
 func connect(kubeconfig string) (*cluster, error) {
 	if kubeconfig == "" {
 		return nil, nil //nolint:nilnil // a cloud without a cluster is valid
@@ -41,12 +41,12 @@ func connect(kubeconfig string) (*cluster, error) {
 	compact.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(compact)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+		return nil, fmt.Errorf("create a client of the cluster: %w", err)
 	}
 	return &cluster{config, client}, nil
 }
 
-// newHosts makes the hosts of VMs. Without a cluster simulated VMs boot and join nothing.
+// newHosts creates the hosts of VMs. Without a cluster simulated VMs boot and join nothing.
 func newHosts(opts options, joined *cluster, log *slog.Logger) (map[cloudapi.BootMode]guest.Host, error) {
 	if joined == nil {
 		if opts.kubeletCommand != "" {
@@ -65,7 +65,7 @@ func newHosts(opts options, joined *cluster, log *slog.Logger) (map[cloudapi.Boo
 	}
 	var kubelets guest.Host
 	if opts.kubeletCommand == "" {
-		// Simulated, too, but a host of its own: each is run once.
+		// Simulated, too, but by a separate host: each is run once.
 		kubelets, err = simkubelet.New(simulate)
 	} else {
 		kubelets, err = realkubelet.New(realkubelet.Config{

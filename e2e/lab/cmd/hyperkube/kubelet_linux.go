@@ -116,7 +116,7 @@ func settings(ctx context.Context) (*kubeletconfig.KubeletConfiguration, error) 
 	return config, nil
 }
 
-// configure makes the kubelet's configuration. What the lab depends on goes before the machine's
+// configure writes the kubelet's configuration. What the lab depends on goes before the machine's
 // settings.
 func configure(ctx context.Context, machine vm.Config) (*options.KubeletServer, error) {
 	flags := options.NewKubeletFlags()

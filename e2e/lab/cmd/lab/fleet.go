@@ -59,7 +59,7 @@ func (c *invocation) printLinks(links []launcher.Link) error {
 	return table.Flush()
 }
 
-// faultFlags binds the flags of a command that makes a fault, and returns a function that makes the
+// faultFlags binds the flags of a command that sets a fault, and returns a function that sets the
 // fault of them.
 func faultFlags(flags *flag.FlagSet, command string) func() proxy.Fault {
 	fault := proxy.Fault{Kind: proxy.Kind(command)}
@@ -87,7 +87,7 @@ func faultFlags(flags *flag.FlagSet, command string) func() proxy.Fault {
 	}
 }
 
-// fault makes a fault on the links of a process, all or one.
+// fault sets a fault on the links of a process, all or one.
 func (c *invocation) fault(ctx context.Context, fault proxy.Fault) error {
 	links, err := c.client().Links(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ const usage = `usage: lab <command> [flags]
 
   scale N          have so many replicas
   replace REPLICA  delete its pod; the next one has another UID and an empty folder
-  double REPLICA   start a second process in its pod (--new-pod: in one of its own)
+  double REPLICA   start a second process in its pod (--new-pod: in a new one)
 
   links                         show the proxies of the replicas
   cut, refuse, heal NAME [LINK] lose everything, refuse connections, or neither;
@@ -44,7 +44,7 @@ const usage = `usage: lab <command> [flags]
   trace MACHINE    show the traces of a machine that Jaeger has, by owner: NAME or NAMESPACE/NAME
 
   snapshot FILE    save what etcd holds
-  restore FILE     make etcd hold that again
+  restore FILE     replace the content of etcd by that of FILE
 
 lab <command> -h lists the flags.
 `

@@ -1,4 +1,4 @@
-// Command simulated-driver serves the driver of the simulated cloud in a process of its own, as a
+// Command simulated-driver serves the driver of the simulated cloud in a separate process, as a
 // fleet with --driver-socket uses it.
 package main
 
