@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// sideProvider is a provider whose driver is a process of its own, and the name of its class.
+	// sideProvider is a provider whose driver is a separate process, and the name of its class.
 	sideProvider = "side"
 	// sideRate is how many machines of it are created in a second.
 	sideRate = 5
@@ -25,7 +25,7 @@ const (
 
 // measureKilledDriver measures how long creates of one provider take while the process of another
 // provider's driver is killed and started again, and before. In both cases as many machines of the
-// other provider are created in a second. It needs a lab of its own, since drivers are those of a
+// other provider are created in a second. It needs a separate lab, since drivers are those of a
 // lab.
 func measureKilledDriver(ctx context.Context, dir string, creates int, s sample) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, rollPatience)
@@ -45,12 +45,12 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 	if _, err := lab.Machines.MachineV1alpha1().MachineClasses(sideProvider).Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create a MachineClass: %w", err)
 	}
-	before, err := createBeside(ctx, lab, "undisturbed", creates, func(context.Context) error { return nil })
+	before, err := createDuring(ctx, lab, "undisturbed", creates, func(context.Context) error { return nil })
 	if err != nil {
 		return err
 	}
 	kills := 0
-	beside, err := createBeside(ctx, lab, "killed", creates, func(ctx context.Context) error {
+	during, err := createDuring(ctx, lab, "killed", creates, func(ctx context.Context) error {
 		for every := time.NewTicker(killEvery); ; kills++ {
 			select {
 			case <-ctx.Done():
@@ -71,10 +71,10 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 	if kills == 0 {
 		return fmt.Errorf("expected the driver to be killed while %d machines are created, got no kill; create more", creates)
 	}
-	ratio := medianOf(beside) / medianOf(before)
+	ratio := medianOf(during) / medianOf(before)
 	fmt.Printf("driver of another provider killed %d times: creates take %.3f s, median of %d; before: %.3f s, of %d\n",
-		kills, medianOf(beside), len(beside), medianOf(before), len(before))
-	s["create_beside_killed_driver_ratio"] = pair{value: ratio}
+		kills, medianOf(during), len(during), medianOf(before), len(before))
+	s["create_while_driver_killed_ratio"] = pair{value: ratio}
 	all, err := lab.Machines.MachineV1alpha1().Machines(sideProvider).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
@@ -82,16 +82,16 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 	return lab.Running(ctx, sideProvider, len(all.Items)) // those of the driver that was killed, too
 }
 
-// createBeside creates machines of the other provider while disturb works, and returns how long
+// createDuring creates machines of the other provider while disturb works, and returns how long
 // those of the replicas' own drivers take meanwhile to get their VM, one after the other, in
 // seconds.
-func createBeside(ctx context.Context, lab *harness.Lab, name string, creates int, disturb func(context.Context) error) (times []float64, err error) {
+func createDuring(ctx context.Context, lab *harness.Lab, name string, creates int, disturb func(context.Context) error) (times []float64, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	var beside sync.WaitGroup
+	var disturbance sync.WaitGroup
 	var disturbed, created error
-	beside.Go(func() { disturbed = disturb(ctx) })
-	beside.Go(func() {
+	disturbance.Go(func() { disturbed = disturb(ctx) })
+	disturbance.Go(func() {
 		defer end()
 		created = createSide(ctx, lab, name, creates)
 	})
@@ -101,11 +101,11 @@ func createBeside(ctx context.Context, lab *harness.Lab, name string, creates in
 			times = append(times, time.Since(start).Seconds())
 		} else if ctx.Err() == nil {
 			end()
-			beside.Wait()
+			disturbance.Wait()
 			return nil, err
 		}
 	}
-	beside.Wait()
+	disturbance.Wait()
 	return times, errors.Join(disturbed, created)
 }
 

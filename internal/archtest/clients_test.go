@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// clientConstructors make clients of an API server.
+// clientConstructors create clients of an API server.
 var clientConstructors = []string{
 	"NewForConfig", "NewForConfigOrDie", "NewForConfigAndClient", "NewForConfigAndClientOrDie",
 	"HTTPClientFor", "TransportFor", "RESTClientFor", "RESTClientForConfigAndClient", "UnversionedRESTClientFor",
 	"InClusterConfig", "BuildConfigFromFlags", "BuildConfigFromKubeconfigGetter",
 }
 
-// answersAreChecked: a file of a binary that reads a configuration of a client makes the clients
+// answersAreChecked: a file of a binary that reads a configuration of a client has the clients
 // reject answers that no API server has written. The wiring of a replica does so for configurations
 // of kubeconfigs.go and those of tests alike.
 func answersAreChecked(files []goFile) (findings []string) {
 	for _, f := range files {
-		if !makesClients(f) || f.isTest() || f.path == "internal/replica/kubeconfigs.go" {
+		if !createsClients(f) || f.isTest() || f.path == "internal/replica/kubeconfigs.go" {
 			continue
 		}
 		reads, checks := "", false
@@ -43,16 +43,16 @@ func answersAreChecked(files []goFile) (findings []string) {
 	return findings
 }
 
-// makesClients reports whether clients are made in the folder of a file: in binaries, and in the
-// wiring of a replica.
-func makesClients(f goFile) bool { return f.inside("cmd") || f.inside("internal/replica") }
+// createsClients reports whether clients are created in the folder of a file: in binaries, and in
+// the wiring of a replica.
+func createsClients(f goFile) bool { return f.inside("cmd") || f.inside("internal/replica") }
 
-// clientsAreFenced: the wiring makes all clients, and puts the Fence below each. The store of
-// Leases makes its own, to have connections of its own, from a configuration that already has the
+// clientsAreFenced: the wiring creates all clients, and puts the Fence below each. The store of
+// Leases creates its own, to have connections of its own, from a configuration that already has the
 // Fence.
 func clientsAreFenced(files []goFile) (findings []string) {
 	for _, f := range files {
-		if makesClients(f) || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {
+		if createsClients(f) || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -61,7 +61,7 @@ func clientsAreFenced(files []goFile) (findings []string) {
 				return true
 			}
 			if function, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(clientConstructors, function.Sel.Name) {
-				findings = append(findings, fmt.Sprintf("%s calls %s: use a client that internal/replica has made, with the Fence below it", f.at(call), function.Sel.Name))
+				findings = append(findings, fmt.Sprintf("%s calls %s: use a client that internal/replica has created, with the Fence below it", f.at(call), function.Sel.Name))
 			}
 			return true
 		})

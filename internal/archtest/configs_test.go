@@ -10,7 +10,7 @@ import (
 // missing field is an error with its name, and no panic at its first use.
 func configsAreValidated(files []goFile) (findings []string) {
 	validated := map[string]bool{} // by folder and type
-	var makers []maker
+	var constructors []constructor
 	for _, f := range files {
 		if f.isTest() || f.isGenerated() || isForTests(f) || f.inside("hack") {
 			continue
@@ -21,11 +21,11 @@ func configsAreValidated(files []goFile) (findings []string) {
 			case function.Recv != nil && function.Name.Name == "Validate":
 				validated[f.folder()+" "+configName(function.Recv.List[0].Type)] = true
 			case function.Recv == nil && strings.HasPrefix(function.Name.Name, "New"):
-				makers = append(makers, makersOf(f, function)...)
+				constructors = append(constructors, constructorsOf(f, function)...)
 			}
 		}
 	}
-	for _, m := range makers {
+	for _, m := range constructors {
 		if !validated[m.file.folder()+" "+m.config] {
 			findings = append(findings, fmt.Sprintf("%s gets a %s without Validate; add it, with internal/required", m.file.at(m.function), m.config))
 		} else if !isPure(m.file.folder()) && !callsValidate(m.function) { // what is pure gets valid values
@@ -35,20 +35,20 @@ func configsAreValidated(files []goFile) (findings []string) {
 	return findings
 }
 
-// maker is a function that gets a configuration of its package.
-type maker struct {
+// constructor is a function that gets a configuration of its package.
+type constructor struct {
 	file     goFile
 	function *ast.FuncDecl
 	config   string
 }
 
-func makersOf(f goFile, function *ast.FuncDecl) (makers []maker) {
+func constructorsOf(f goFile, function *ast.FuncDecl) (constructors []constructor) {
 	for _, parameter := range function.Type.Params.List {
 		if name := configName(parameter.Type); name != "" {
-			makers = append(makers, maker{f, function, name})
+			constructors = append(constructors, constructor{f, function, name})
 		}
 	}
-	return makers
+	return constructors
 }
 
 // configName returns the name of a type of this package that ends with Config; "" of others.

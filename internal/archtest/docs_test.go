@@ -155,7 +155,7 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// anchors returns the anchors of the headings of a page, as GitHub makes them.
+// anchors returns the anchors of the headings of a page, as GitHub builds them.
 func anchors(page string) map[string]bool {
 	all, code := map[string]bool{}, false
 	for line := range strings.SplitSeq(page, "\n") {

@@ -124,7 +124,7 @@ const (
 	houseTail = "```\n<!-- The end of the house. -->"
 )
 
-// TestHouse makes the picture of the floors and their rooms.
+// TestHouse draws the picture of the floors and their rooms.
 func TestHouse(t *testing.T) {
 	arrows := slices.Collect(maps.Keys(arrowsOf(load(t))))
 	between, into, rooms := map[[2]int]int{}, map[string]int{}, make([]map[string]bool, len(floors))

@@ -33,7 +33,7 @@ func controllersStandAlone(files []goFile) (findings []string) {
 	})
 }
 
-// shells are the packages below controllers/machine that make requests for its controller.
+// shells are the packages below controllers/machine that send requests for its controller.
 var shells = []string{"controllers/machine/cloud", "controllers/machine/credentials"}
 
 // beyondShell reports whether a shell imports a package of controllers/machine other than what is
@@ -84,7 +84,7 @@ func binariesAreLeaves(files []goFile) (findings []string) {
 // contractOfDrivers are the packages below driver that the product links.
 var contractOfDrivers = []string{"driver", "driver/plugin", "driver/plugin/v1"}
 
-// productLinksNoCloud: the driver of each cloud is a process of its own. What is neither a driver
+// productLinksNoCloud: the driver of each cloud is a separate process. What is neither a driver
 // nor a test may be a part of the product.
 func productLinksNoCloud(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {

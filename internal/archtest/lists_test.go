@@ -16,8 +16,8 @@ var unpagedLists = map[string]string{
 	"shard/handback/handback.go":                     "Leases, once, when a fleet leaves",
 }
 
-// listsArePaged: a list of the API is made by internal/decode, or has a limit. A function that gets
-// the options of its list from its caller is a part of one: that of an informer, or of
+// listsArePaged: a list of the API is requested by internal/decode, or has a limit. A function that
+// gets the options of its list from its caller is a part of one: that of an informer, or of
 // internal/decode.
 func listsArePaged(files []goFile) (findings []string) {
 	for _, f := range files {

@@ -299,7 +299,7 @@ func meaningsOfKeys() map[string]string {
 		"serverAhead":       "by how much the clock of an API server is ahead",
 		"session":           "a session",
 		"shardBy":           "`--shard-by`",
-		"slot":              "under which ownership a pass or a request is made",
+		"slot":              "under which ownership a pass or a request is sent",
 		"slots":             "numbers of slots, such as `0-3,7`",
 		"socket":            "the socket of a driver's process",
 		"stack":             "where a driver has panicked",

@@ -57,7 +57,7 @@ func rules() []rule {
 		{"only the runner has queues", onlyRunnerQueues, []snippet{
 			{"controllers/machine/a.go", importing("machine", "k8s.io/client-go/util/workqueue")},
 		}},
-		{"clients are made with the fence below them", clientsAreFenced, []snippet{
+		{"clients are created with the fence below them", clientsAreFenced, []snippet{
 			{"controllers/machine/a.go", "package machine\nvar c = kubernetes.NewForConfigOrDie(nil)\n"},
 			{"internal/target/a.go", "package target\nfunc f() { rest.InClusterConfig() }\n"},
 		}},

@@ -32,7 +32,7 @@ func apiNamesWrittenOnce(files []goFile) (findings []string) {
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if sum, ok := n.(*ast.BinaryExpr); ok && addsToDomain(sum) && !f.inside("driver") { // TestKeysPage reads the constants of drivers
-				findings = append(findings, f.at(sum)+" makes a name of the API: declare the constant in apis/, with On, By, Value and See")
+				findings = append(findings, f.at(sum)+" builds a name of the API: declare the constant in apis/, with On, By, Value and See")
 			}
 			literal, ok := n.(*ast.BasicLit)
 			if ok && literal.Kind == token.STRING && slices.ContainsFunc(apiDomains, func(domain string) bool {
