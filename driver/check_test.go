@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// liar gives every call the same answer.
-type liar struct {
+// fixedDriver gives every call the same answer.
+type fixedDriver struct {
 	vm    VM
 	note  string
 	list  map[string]string
@@ -22,31 +22,31 @@ type liar struct {
 	fails error
 }
 
-func (l liar) GetUnknownFields(context.Context, GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error) {
+func (l fixedDriver) GetUnknownFields(context.Context, GetUnknownFieldsRequest) (GetUnknownFieldsResponse, error) {
 	return GetUnknownFieldsResponse{Fields: l.paths}, l.fails
 }
 
-func (l liar) CreateMachine(context.Context, CreateMachineRequest) (CreateMachineResponse, error) {
+func (l fixedDriver) CreateMachine(context.Context, CreateMachineRequest) (CreateMachineResponse, error) {
 	return CreateMachineResponse{VM: l.vm, LastKnownState: l.note}, l.fails
 }
 
-func (l liar) InitializeMachine(context.Context, InitializeMachineRequest) (InitializeMachineResponse, error) {
+func (l fixedDriver) InitializeMachine(context.Context, InitializeMachineRequest) (InitializeMachineResponse, error) {
 	return InitializeMachineResponse{VM: l.vm}, l.fails
 }
 
-func (l liar) DeleteMachine(context.Context, DeleteMachineRequest) (DeleteMachineResponse, error) {
+func (l fixedDriver) DeleteMachine(context.Context, DeleteMachineRequest) (DeleteMachineResponse, error) {
 	return DeleteMachineResponse{Gone: true, LastKnownState: l.note}, l.fails
 }
 
-func (l liar) GetMachineStatus(context.Context, GetMachineStatusRequest) (GetMachineStatusResponse, error) {
+func (l fixedDriver) GetMachineStatus(context.Context, GetMachineStatusRequest) (GetMachineStatusResponse, error) {
 	return GetMachineStatusResponse{VM: l.vm}, l.fails
 }
 
-func (l liar) ListMachines(context.Context, ListMachinesRequest) (ListMachinesResponse, error) {
+func (l fixedDriver) ListMachines(context.Context, ListMachinesRequest) (ListMachinesResponse, error) {
 	return ListMachinesResponse{Machines: l.list}, l.fails
 }
 
-func (l liar) GetVolumeIDs(context.Context, GetVolumeIDsRequest) (GetVolumeIDsResponse, error) {
+func (l fixedDriver) GetVolumeIDs(context.Context, GetVolumeIDsRequest) (GetVolumeIDsResponse, error) {
 	return GetVolumeIDsResponse{IDs: l.ids}, l.fails
 }
 
@@ -57,7 +57,7 @@ func (vm VM) wrong() bool {
 }
 
 // codes calls all methods.
-func codes(t *testing.T, l liar) map[Op]Code {
+func codes(t *testing.T, l fixedDriver) map[Op]Code {
 	t.Helper()
 	d := Checked(l)
 	create, err1 := d.CreateMachine(t.Context(), CreateMachineRequest{})
@@ -96,46 +96,46 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 	ofVM, ofNote := []Op{OpCreate, OpInitialize, OpStatus}, []Op{OpCreate} // of a VM that has ended no note is needed
 	for name, tc := range map[string]struct {
-		answer  liar
+		answer  fixedDriver
 		refused []Op
 	}{
-		"nothing": {liar{}, nil},
-		"in order": {liar{
+		"nothing": {fixedDriver{}, nil},
+		"in order": {fixedDriver{
 			vm: VM{ProviderID: "azure:///subscriptions/a(b)/übung/i-1", NodeName: "ip-10-0-0-1.internal", Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "a.b"},
 			}},
 			note: strings.Repeat("\n", MaxLastKnownState), list: map[string]string{"cloud:///i-1": "m"}, ids: []string{"vol-1"}, paths: []string{"a.b[].c"},
 		}, nil},
-		"at the limits": {liar{
+		"at the limits": {fixedDriver{
 			vm: VM{ProviderID: strings.Repeat("x", MaxProviderID), Addresses: slices.Repeat([]corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: strings.Repeat("1", MaxAddress)},
 			}, MaxAddresses)},
 			list: most, paths: slices.Repeat([]string{strings.Repeat("x", MaxFieldPath)}, MaxUnknownFields),
 		}, nil},
-		"a line in the ID":         {liar{vm: VM{ProviderID: "cloud:///i-1\nx"}}, ofVM},
-		"a space in the ID":        {liar{vm: VM{ProviderID: "cloud:///i 1"}}, ofVM},
-		"an ID that turns around":  {liar{vm: VM{ProviderID: "cloud:///\u202ei-1"}}, ofVM},
-		"an ID that is no text":    {liar{vm: VM{ProviderID: "cloud:///\xff"}}, ofVM},
-		"an ID without end":        {liar{vm: VM{ProviderID: strings.Repeat("x", MaxProviderID+1)}}, ofVM},
-		"a name that is none":      {liar{vm: VM{NodeName: "a/../b"}}, ofVM},
-		"a name without end":       {liar{vm: VM{NodeName: strings.Repeat("x", 64)}}, ofVM},
-		"a name with a NUL":        {liar{vm: VM{NodeName: "a\x00b"}}, ofVM},
-		"an address with a line":   {liar{vm: address("10.0.0.1\n")}, ofVM},
-		"an address without end":   {liar{vm: address(strings.Repeat("1", MaxAddress+1))}, ofVM},
-		"an address of a bad type": {liar{vm: VM{Addresses: []corev1.NodeAddress{{Type: "a b", Address: "x"}}}}, ofVM},
-		"many addresses":           {liar{vm: VM{Addresses: make([]corev1.NodeAddress, MaxAddresses+1)}}, ofVM},
-		"a note without end":       {liar{note: strings.Repeat("x", MaxLastKnownState+1)}, ofNote},
-		"a note that is no text":   {liar{note: "\xff"}, ofNote},
-		"many VMs":                 {liar{list: many}, []Op{OpList}},
-		"a VM without ID":          {liar{list: map[string]string{"": "m"}}, []Op{OpList}},
-		"a VM with a bad ID":       {liar{list: map[string]string{"cloud:///i\n1": "m"}}, []Op{OpList}},
-		"a VM with a bad name":     {liar{list: map[string]string{"cloud:///i-1": "a\nb"}}, []Op{OpList}},
-		"many fields":              {liar{paths: slices.Repeat([]string{"a"}, MaxUnknownFields+1)}, []Op{OpFields}},
-		"a field without end":      {liar{paths: []string{strings.Repeat("x", MaxFieldPath+1)}}, []Op{OpFields}},
-		"a field without a name":   {liar{paths: []string{""}}, []Op{OpFields}},
-		"a field with a comma":     {liar{paths: []string{"a,b"}}, []Op{OpFields}},
-		"a field with a line":      {liar{paths: []string{"a\nb"}}, []Op{OpFields}},
-		"more IDs than volumes":    {liar{ids: []string{"a", "b"}}, []Op{OpVolumeIDs}},
+		"a line in the ID":         {fixedDriver{vm: VM{ProviderID: "cloud:///i-1\nx"}}, ofVM},
+		"a space in the ID":        {fixedDriver{vm: VM{ProviderID: "cloud:///i 1"}}, ofVM},
+		"an ID that turns around":  {fixedDriver{vm: VM{ProviderID: "cloud:///\u202ei-1"}}, ofVM},
+		"an ID that is no text":    {fixedDriver{vm: VM{ProviderID: "cloud:///\xff"}}, ofVM},
+		"an ID without end":        {fixedDriver{vm: VM{ProviderID: strings.Repeat("x", MaxProviderID+1)}}, ofVM},
+		"a name that is none":      {fixedDriver{vm: VM{NodeName: "a/../b"}}, ofVM},
+		"a name without end":       {fixedDriver{vm: VM{NodeName: strings.Repeat("x", 64)}}, ofVM},
+		"a name with a NUL":        {fixedDriver{vm: VM{NodeName: "a\x00b"}}, ofVM},
+		"an address with a line":   {fixedDriver{vm: address("10.0.0.1\n")}, ofVM},
+		"an address without end":   {fixedDriver{vm: address(strings.Repeat("1", MaxAddress+1))}, ofVM},
+		"an address of a bad type": {fixedDriver{vm: VM{Addresses: []corev1.NodeAddress{{Type: "a b", Address: "x"}}}}, ofVM},
+		"many addresses":           {fixedDriver{vm: VM{Addresses: make([]corev1.NodeAddress, MaxAddresses+1)}}, ofVM},
+		"a note without end":       {fixedDriver{note: strings.Repeat("x", MaxLastKnownState+1)}, ofNote},
+		"a note that is no text":   {fixedDriver{note: "\xff"}, ofNote},
+		"many VMs":                 {fixedDriver{list: many}, []Op{OpList}},
+		"a VM without ID":          {fixedDriver{list: map[string]string{"": "m"}}, []Op{OpList}},
+		"a VM with a bad ID":       {fixedDriver{list: map[string]string{"cloud:///i\n1": "m"}}, []Op{OpList}},
+		"a VM with a bad name":     {fixedDriver{list: map[string]string{"cloud:///i-1": "a\nb"}}, []Op{OpList}},
+		"many fields":              {fixedDriver{paths: slices.Repeat([]string{"a"}, MaxUnknownFields+1)}, []Op{OpFields}},
+		"a field without end":      {fixedDriver{paths: []string{strings.Repeat("x", MaxFieldPath+1)}}, []Op{OpFields}},
+		"a field without a name":   {fixedDriver{paths: []string{""}}, []Op{OpFields}},
+		"a field with a comma":     {fixedDriver{paths: []string{"a,b"}}, []Op{OpFields}},
+		"a field with a line":      {fixedDriver{paths: []string{"a\nb"}}, []Op{OpFields}},
+		"more IDs than volumes":    {fixedDriver{ids: []string{"a", "b"}}, []Op{OpVolumeIDs}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := codes(t, tc.answer)
@@ -157,7 +157,7 @@ func TestAnswersAreChecked(t *testing.T) {
 // An error is not hidden by the answer next to it, except Uninitialized, which has a VM.
 func TestErrorsOfCheckedDrivers(t *testing.T) {
 	broken := errors.New("broken")
-	l := liar{vm: VM{ProviderID: "a b"}, fails: broken}
+	l := fixedDriver{vm: VM{ProviderID: "a b"}, fails: broken}
 	if _, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); !errors.Is(err, broken) {
 		t.Errorf("%v, want the driver's error", err)
 	}

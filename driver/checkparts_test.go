@@ -21,7 +21,7 @@ func TestCheckedPartlyInvalidAnswerKeepsItsValidParts(t *testing.T) {
 		"nothing valid":                      {VM{ProviderID: "a b", NodeName: long}, VM{}},
 	} {
 		for _, fails := range []error{nil, Errorf(OpStatus, Uninitialized, "not set up")} {
-			d := Checked(liar{vm: tc.answer, note: "kept", fails: fails})
+			d := Checked(fixedDriver{vm: tc.answer, note: "kept", fails: fails})
 			created, err := d.CreateMachine(t.Context(), CreateMachineRequest{})
 			if diff := cmp.Diff(CreateMachineResponse{VM: tc.want, LastKnownState: "kept"}, created); diff != "" || !IsInvalidAnswer(err) || CodeOf(err) != Internal {
 				t.Errorf("%s: %v; %s", name, err, diff)
@@ -37,7 +37,7 @@ func TestCheckedPartlyInvalidAnswerKeepsItsValidParts(t *testing.T) {
 // An error that comes with a VM describes none, regardless of what the VM is.
 func TestCheckedErrorWithAVMHasNoVM(t *testing.T) {
 	for _, vm := range []VM{{ProviderID: "cloud:///i-1", NodeName: "m"}, {ProviderID: "a b"}} {
-		created, err := Checked(liar{vm: vm, fails: errors.New("broken")}).CreateMachine(t.Context(), CreateMachineRequest{})
+		created, err := Checked(fixedDriver{vm: vm, fails: errors.New("broken")}).CreateMachine(t.Context(), CreateMachineRequest{})
 		if created.ProviderID != "" || created.NodeName != "" || IsInvalidAnswer(err) || err == nil {
 			t.Errorf("%+v with %v", created, err)
 		}
@@ -47,19 +47,19 @@ func TestCheckedErrorWithAVMHasNoVM(t *testing.T) {
 // A VM that is gone is gone, regardless of what the driver notes.
 func TestCheckedInvalidNoteOfADeletion(t *testing.T) {
 	note := strings.Repeat("x", MaxLastKnownState+1)
-	if resp, err := Checked(liar{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone || resp.LastKnownState != "" {
+	if resp, err := Checked(fixedDriver{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone || resp.LastKnownState != "" {
 		t.Errorf("%t, %d bytes, %v; want that it is gone, without the note", resp.Gone, len(resp.LastKnownState), err)
 	}
-	if _, err := Checked(ending{liar{note: note}}).DeleteMachine(t.Context(), DeleteMachineRequest{}); !IsInvalidAnswer(err) {
+	if _, err := Checked(ending{fixedDriver{note: note}}).DeleteMachine(t.Context(), DeleteMachineRequest{}); !IsInvalidAnswer(err) {
 		t.Errorf("%v; want that a VM which is ending needs its note", err)
 	}
 }
 
 // ending is a driver whose VMs never end.
-type ending struct{ liar }
+type ending struct{ fixedDriver }
 
 func (e ending) DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error) {
-	resp, err := e.liar.DeleteMachine(ctx, req)
+	resp, err := e.fixedDriver.DeleteMachine(ctx, req)
 	resp.Gone = false
 	return resp, err
 }
@@ -70,7 +70,7 @@ func TestCheckedInvalidStateIsDropped(t *testing.T) {
 		"stopped": "stopped", strings.Repeat("x", MaxVMState): strings.Repeat("x", MaxVMState),
 		strings.Repeat("x", MaxVMState+1): "", "a\nb": "", "\xff": "",
 	} {
-		resp, err := Checked(liar{vm: VM{ProviderID: "cloud:///i-1", State: state}}).GetMachineStatus(t.Context(), GetMachineStatusRequest{})
+		resp, err := Checked(fixedDriver{vm: VM{ProviderID: "cloud:///i-1", State: state}}).GetMachineStatus(t.Context(), GetMachineStatusRequest{})
 		if err != nil || resp.ProviderID != "cloud:///i-1" || resp.State != want {
 			t.Errorf("%q: want the VM with the state %q, got %+v, %v", state, want, resp.VM, err)
 		}
@@ -79,7 +79,7 @@ func TestCheckedInvalidStateIsDropped(t *testing.T) {
 
 // Fields are written on the class: an answer in another order is no other answer.
 func TestCheckedFieldsAreSorted(t *testing.T) {
-	resp, err := Checked(liar{paths: []string{"b", "a", "b"}}).GetUnknownFields(t.Context(), GetUnknownFieldsRequest{})
+	resp, err := Checked(fixedDriver{paths: []string{"b", "a", "b"}}).GetUnknownFields(t.Context(), GetUnknownFieldsRequest{})
 	if diff := cmp.Diff([]string{"a", "b"}, resp.Fields); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -16,7 +16,7 @@ import (
 
 // sweeping is a driver with a Sweeper that gives every call the same answer.
 type sweeping struct {
-	liar
+	fixedDriver
 
 	scope string
 	page  ListResourcesResponse
@@ -48,11 +48,11 @@ func TestSweeperOfDriver(t *testing.T) {
 	}{
 		"no driver":               {nil, false},
 		"a driver with one":       {sweeping{}, true},
-		"a driver without one":    {liar{}, false},
+		"a driver without one":    {fixedDriver{}, false},
 		"checked, with one":       {Checked(sweeping{}), true},
-		"checked, without one":    {Checked(liar{}), false},
+		"checked, without one":    {Checked(fixedDriver{}), false},
 		"wrapped twice, with one": {Checked(wrapping{Driver: sweeping{}}), true},
-		"wrapped twice, without":  {Checked(wrapping{Driver: liar{}}), false},
+		"wrapped twice, without":  {Checked(wrapping{Driver: fixedDriver{}}), false},
 		"wrapped by what is none": {Checked(named{Driver: sweeping{}}), false},
 	} {
 		sweeper, ok := SweeperOf(c.driver)
@@ -60,7 +60,7 @@ func TestSweeperOfDriver(t *testing.T) {
 			t.Errorf("%s: %t, %v; want %t", name, ok, sweeper, c.want)
 		}
 	}
-	registry := NewRegistry(map[string]Driver{"with": wrapping{Driver: sweeping{}}, "without": wrapping{Driver: liar{}}})
+	registry := NewRegistry(map[string]Driver{"with": wrapping{Driver: sweeping{}}, "without": wrapping{Driver: fixedDriver{}}})
 	for provider, want := range map[string]bool{"with": true, "without": false, "unknown": false} {
 		sweeper, ok := registry.Sweeper(provider)
 		if ok != want {

@@ -27,7 +27,7 @@ const connectTimeout = 10 * time.Second
 type options struct {
 	socket, class, secret, vms, end, run string
 	page                                 int
-	patience                             time.Duration
+	callTimeout                          time.Duration
 }
 
 func main() {
@@ -62,7 +62,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.StringVar(&o.end, "end", "", "`command` of a shell that ends the VM of $PROVIDER_ID (default: cases that need it are skipped)")
 	flags.StringVar(&o.run, "run", "", "`expression` that selects cases by their names, as go test -run (default: all)")
 	flags.IntVar(&o.page, "more-than-a-page", 0, "`number` of VMs that the cloud does not return in one page (default: it has no pages)")
-	flags.DurationVar(&o.patience, "patience", time.Minute, "how long a call may take")
+	flags.DurationVar(&o.callTimeout, "call-timeout", time.Minute, "how long a call may take")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -47,7 +47,7 @@ func (s *subject) env(t *testing.T) drivertest.Env {
 	}
 	env := drivertest.Env{
 		Driver: s.client, Class: class, Secret: s.secret.Data, UserData: s.secret.Data[v1alpha1.SecretKeyUserData],
-		VMs: s.listed, MoreThanAPage: s.page, Patience: s.patience, Run: run,
+		VMs: s.listed, MoreThanAPage: s.page, CallTimeout: s.callTimeout, Run: run,
 	}
 	if s.end != "" {
 		env.EndVM = func(t *testing.T, providerID string) {

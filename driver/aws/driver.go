@@ -135,8 +135,8 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 			"the cloud answered with %d VMs; expected one", len(out.Instances))
 	}
 	vm := out.Instances[0]
-	if err = believeID(driver.OpCreate, vm); err == nil && len(vm.Tags) > 0 { // without tags the token is the evidence
-		err = believe(driver.OpCreate, vm, req.Target)
+	if err = verifyID(driver.OpCreate, vm); err == nil && len(vm.Tags) > 0 { // without tags the token is the evidence
+		err = verify(driver.OpCreate, vm, req.Target)
 	}
 	return a.created(req.Target, vm, err, requested)
 }

@@ -45,7 +45,7 @@ func (a *account) find(ctx context.Context, op driver.Op, target driver.Target) 
 		case err != nil:
 			return types.Instance{}, look{}, err
 		case exists && !isEnding(vm) && owns(target, fromTags(vm.Tags)):
-			return vm, look{}, believe(op, vm, target)
+			return vm, look{}, verify(op, vm, target)
 		}
 		l = look{left: exists && !isEnding(vm), isUnknown: !exists}
 	}
@@ -66,7 +66,7 @@ func (a *account) vm(ctx context.Context, op driver.Op, id string) (found types.
 	if len(all) == 0 {
 		return types.Instance{}, false, nil
 	}
-	if err := believeID(op, all[0]); err != nil || len(all) != 1 || sdk.ToString(all[0].InstanceId) != id {
+	if err := verifyID(op, all[0]); err != nil || len(all) != 1 || sdk.ToString(all[0].InstanceId) != id {
 		return types.Instance{}, false, driver.Errorf(op, driver.Internal, "the cloud answered with %d VMs, the first of them %q; expected %q",
 			len(all), sdk.ToString(all[0].InstanceId), id)
 	}
@@ -93,7 +93,7 @@ func (a *account) findByUID(ctx context.Context, op driver.Op, target driver.Tar
 	case !known:
 		return types.Instance{}, driver.Errorf(op, driver.NotFound, "no VM has the tag %s=%s", TagMachineUID, target.Machine.UID)
 	}
-	return found, believe(op, found, target)
+	return found, verify(op, found, target)
 }
 
 // createdBefore returns the VM that a create has created for the Machine before: one that lives, or
@@ -161,10 +161,10 @@ func (a *account) page(ctx context.Context, l list, token string) (vms []types.I
 		return nil, "", err
 	}
 	for _, vm := range vms {
-		if err := believeID(l.op, vm); err != nil {
+		if err := verifyID(l.op, vm); err != nil {
 			return nil, "", err
 		}
-		if err := believeTags(l.op, sdk.ToString(vm.InstanceId), fromTags(vm.Tags), l.tags); err != nil {
+		if err := verifyTags(l.op, sdk.ToString(vm.InstanceId), fromTags(vm.Tags), l.tags); err != nil {
 			return nil, "", err
 		}
 	}
@@ -236,9 +236,9 @@ func nameOf(vm types.Instance) string {
 	return tags[TagName]
 }
 
-// believe returns an error unless a VM of an answer can be the Machine's.
-func believe(op driver.Op, vm types.Instance, target driver.Target) error {
-	if err := believeID(op, vm); err != nil {
+// verify returns an error unless a VM of an answer can be the Machine's.
+func verify(op driver.Op, vm types.Instance, target driver.Target) error {
+	if err := verifyID(op, vm); err != nil {
 		return err
 	}
 	uid, has := fromTags(vm.Tags)[TagMachineUID]
@@ -249,9 +249,9 @@ func believe(op driver.Op, vm types.Instance, target driver.Target) error {
 	return nil
 }
 
-// believeID returns an error unless an answer can describe a VM. Its ID becomes part of further
+// verifyID returns an error unless an answer can describe a VM. Its ID becomes part of further
 // requests.
-func believeID(op driver.Op, vm types.Instance) error {
+func verifyID(op driver.Op, vm types.Instance) error {
 	if id := sdk.ToString(vm.InstanceId); !isID(id, vmPrefix) {
 		return driver.Errorf(op, driver.Internal, "the cloud answered with a VM %q; expected an ID such as i-0123456789abcdef0", id)
 	}
@@ -261,8 +261,8 @@ func believeID(op driver.Op, vm types.Instance) error {
 	return nil
 }
 
-// believeTags returns an error unless a resource on a page has the tags that were requested.
-func believeTags(op driver.Op, id string, tags, requested map[string]string) error {
+// verifyTags returns an error unless a resource on a page has the tags that were requested.
+func verifyTags(op driver.Op, id string, tags, requested map[string]string) error {
 	for key, value := range requested {
 		if tags[key] != value {
 			return driver.Errorf(op, driver.Internal, "the cloud listed %s, which lacks the tag %s=%s", id, key, value)

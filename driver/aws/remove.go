@@ -174,7 +174,7 @@ func (a *account) unused(
 		if !isID(l.id, prefix) {
 			return nil, "", driver.Errorf(op, driver.Internal, "the cloud listed %q; expected IDs that begin with %s", l.id, prefix)
 		}
-		if err := believeTags(op, l.id, l.tags, tags); err != nil {
+		if err := verifyTags(op, l.id, l.tags, tags); err != nil {
 			return nil, "", err
 		}
 	}

@@ -155,7 +155,7 @@ func (a *account) sweep(ctx context.Context, r driver.Resource, tags map[string]
 
 func (a *account) sweepVM(ctx context.Context, id string, tags map[string]string) (gone bool, err error) {
 	vm, exists, err := a.vm(ctx, driver.OpSweep, id)
-	if err != nil || !exists || believeTags(driver.OpSweep, id, fromTags(vm.Tags), tags) != nil {
+	if err != nil || !exists || verifyTags(driver.OpSweep, id, fromTags(vm.Tags), tags) != nil {
 		return err == nil, err
 	}
 	return a.terminate(ctx, driver.OpSweep, vm)

@@ -23,8 +23,9 @@ import (
 // elsewhere is a server that is not of the cloud.
 const elsewhere = "elsewhere.example"
 
-// liar is a transport that replaces texts in answers, and counts the requests to another server.
-type liar struct {
+// rewriter is a transport that replaces texts in answers, and counts the requests to another
+// server.
+type rewriter struct {
 	next     http.RoundTripper
 	old, new string
 
@@ -32,7 +33,7 @@ type liar struct {
 	strayed int
 }
 
-func (l *liar) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *rewriter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Hostname() == elsewhere {
 		l.mu.Lock()
 		l.strayed++
@@ -57,7 +58,7 @@ func (l *liar) RoundTrip(r *http.Request) (*http.Response, error) {
 // A link to the next page that names another server is read from the cloud itself.
 func TestListStaysAtTheCloud(t *testing.T) {
 	s := serve(t, azuretest.Config{PageSize: 2})
-	way := &liar{next: s.transport(t), old: strings.TrimPrefix(s.server.URL, "https://"), new: elsewhere}
+	way := &rewriter{next: s.transport(t), old: strings.TrimPrefix(s.server.URL, "https://"), new: elsewhere}
 	d := s.driver(t, func(cfg *azure.Config) { cfg.Transport = way })
 	for i := range 5 {
 		name := fmt.Sprintf("m-%d", i)
@@ -74,7 +75,7 @@ func TestListStaysAtTheCloud(t *testing.T) {
 // A secret is sent to no server that an answer names.
 func TestSecretsStayAtTheCloud(t *testing.T) {
 	s := serve(t, azuretest.Config{})
-	way := &liar{next: s.transport(t), old: `"token_endpoint":"` + s.server.URL, new: `"token_endpoint":"https://` + elsewhere}
+	way := &rewriter{next: s.transport(t), old: `"token_endpoint":"` + s.server.URL, new: `"token_endpoint":"https://` + elsewhere}
 	d := s.driver(t, func(cfg *azure.Config) { cfg.Transport = way })
 	_, err := create(t, d, target(machine("a"), specOf("")))
 	if code := driver.CodeOf(err); code == driver.OK || code == driver.NotFound || way.strayed > 0 {

@@ -16,7 +16,7 @@ import (
 
 // Rates are how many requests of each kind a subscription has in an hour, for all clients. They
 // matter only while the cloud reports that few are left, or has refused one: until then it is
-// believed that there are more.
+// assumed that there are more.
 type Rates struct{ Reads, Writes, Deletes int }
 
 // DefaultRates are the limits of Azure Resource Manager for a subscription and region.
@@ -110,7 +110,7 @@ type budget struct {
 
 // longestWait is the longest time in which those that are refused are to come back, one after the
 // other. When there are more than that, several come at a time. It is short enough to notice that
-// the cloud has more than was believed.
+// the cloud has more than was assumed.
 const longestWait = 3 * time.Minute
 
 // take takes a request from a budget, if that has as many as needed. done is called with its

@@ -92,8 +92,8 @@ func newEnv(t *testing.T, spec string) drivertest.Env {
 		return changed
 	}
 	return drivertest.Env{
-		Patience: time.Minute, // on a machine that is busy with other tests
-		Driver:   d, Class: class(spec), Secret: secret(), UserData: []byte(userData),
+		CallTimeout: time.Minute, // on a machine that is busy with other tests
+		Driver:      d, Class: class(spec), Secret: secret(), UserData: []byte(userData),
 		VMs:  s.vms,
 		Fail: func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return s.fail(way, how) },
 		Hide: func(*testing.T) func() {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// imageTime is how long it is believed that an image has the same plan, and that its agreement is
+	// imageTime is how long it is assumed that an image has the same plan, and that its agreement is
 	// accepted.
 	imageTime = time.Hour
 	// maxImages is how many images are remembered: those that were used last.

@@ -16,9 +16,9 @@ import (
 
 // Options configure a bridge. The zero value is valid.
 type Options struct {
-	// Patience is how long a call waits for the driver until it answers that the work is under way; 0
-	// means 5 s.
-	Patience time.Duration
+	// AnswerAfter is how long a call waits for the driver until it answers that the work is under way;
+	// 0 means 5 s.
+	AnswerAfter time.Duration
 	// Limit is how long the driver may work on one request; 0 means 20 min.
 	Limit time.Duration
 	// TagField is the field of the provider spec, an object of strings at its top, to which a create
@@ -42,8 +42,8 @@ type Options struct {
 const TagUID = "machine-uid"
 
 const (
-	defaultPatience = 5 * time.Second
-	defaultLimit    = 20 * time.Minute
+	defaultAnswerAfter = 5 * time.Second
+	defaultLimit       = 20 * time.Minute
 	// askAgain is the time after which the fleet is requested to ask again for what is under way.
 	askAgain = 2 * time.Second
 )
@@ -65,13 +65,13 @@ var _ driver.Driver = (*Driver)(nil)
 
 // New returns the bridge to a driver.
 func New(d mcm.Driver, o Options) *Driver {
-	if o.Patience == 0 {
-		o.Patience = defaultPatience
+	if o.AnswerAfter == 0 {
+		o.AnswerAfter = defaultAnswerAfter
 	}
 	if o.Limit == 0 {
 		o.Limit = defaultLimit
 	}
-	return &Driver{next: d, options: o, work: work{patience: o.Patience, limit: o.Limit, running: map[string]*task{}}}
+	return &Driver{next: d, options: o, work: work{answerAfter: o.AnswerAfter, limit: o.Limit, running: map[string]*task{}}}
 }
 
 // GetUnknownFields returns the fields that Options.ProviderSpec does not have. It does not ask the

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// soon is a patience that a test lets pass.
+// soon is an AnswerAfter that a test lets pass.
 const soon = 20 * time.Millisecond
 
 // The cases that a bridged driver cannot pass are those of Env.WithoutTags: MCM's drivers do not
@@ -99,7 +99,7 @@ func want(t *testing.T, what string, err error, code driver.Code) {
 func TestACreateThatTakesLong(t *testing.T) {
 	c := newCloud()
 	c.hold = make(chan struct{})
-	d := bridge.New(c, bridge.Options{Patience: soon})
+	d := bridge.New(c, bridge.Options{AnswerAfter: soon})
 	for range 3 {
 		_, err := create(t, d)
 		want(t, "while it waits", err, driver.Aborted)
@@ -154,7 +154,7 @@ func TestACreateIsRepeatedByAnotherProcess(t *testing.T) {
 func TestAFailureIsReportedAfterItsCallHasReturned(t *testing.T) {
 	c := newCloud()
 	heal := c.fail(t, drivertest.NoAnswer)
-	d := bridge.New(c, bridge.Options{Patience: soon})
+	d := bridge.New(c, bridge.Options{AnswerAfter: soon})
 	_, err := create(t, d)
 	want(t, "while it waits", err, driver.Aborted)
 	heal()
@@ -172,7 +172,7 @@ func TestAFailureIsReportedAfterItsCallHasReturned(t *testing.T) {
 func TestACancelledCallCancelsTheWork(t *testing.T) {
 	c := newCloud()
 	c.hold = make(chan struct{})
-	d := bridge.New(c, bridge.Options{Patience: time.Minute})
+	d := bridge.New(c, bridge.Options{AnswerAfter: time.Minute})
 	ctx, cancel := context.WithCancel(t.Context())
 	var call sync.WaitGroup
 	call.Go(func() {

@@ -9,7 +9,7 @@
 //     known whether there is a VM, none is created.
 //
 //   - Calls that wait are bounded: MCM's drivers wait for the cloud, some for 15 minutes. The
-//     bridge answers after Options.Patience that the call is under way, and is asked again. One
+//     bridge answers after Options.AnswerAfter that the call is under way, and is asked again. One
 //     call that changes something is under way for a Machine.
 //
 //   - MCM's codes become those of this fleet, which are the same. The texts of errors are not read.

@@ -21,7 +21,7 @@ const maxTasks = 2000
 // requests, and no correctness depends on it: a process that has forgotten its tasks asks the
 // cloud.
 type work struct {
-	patience, limit time.Duration
+	answerAfter, limit time.Duration
 
 	mu      sync.Mutex
 	running map[string]*task
@@ -40,7 +40,7 @@ type task struct {
 }
 
 // await does some work of the driver for a Machine, or joins the same work that is under way, and
-// waits for the bridge's patience. Its result is returned once. Errors: errUnderWay, with Aborted,
+// waits for answerAfter. Its result is returned once. Errors: errUnderWay, with Aborted,
 // while it or other work is under way; the end of ctx; those of the work.
 //
 // A cancelled call cancels the work: the fleet has given up the Machine's slot. One whose deadline
@@ -49,7 +49,7 @@ func await[T any](ctx context.Context, w *work, op driver.Op, uid types.UID, do 
 	if ctx.Err() != nil {
 		return result, ended(ctx, op)
 	}
-	patience, cancel := context.WithTimeout(ctx, w.patience)
+	bounded, cancel := context.WithTimeout(ctx, w.answerAfter)
 	defer cancel()
 	for {
 		t, err := w.join(ctx, op, string(uid), func(ctx context.Context) (any, error) { return do(ctx) })
@@ -63,7 +63,7 @@ func await[T any](ctx context.Context, w *work, op driver.Op, uid types.UID, do 
 			}
 			result, _ = t.value.(T)
 			return result, t.err
-		case <-patience.Done():
+		case <-bounded.Done():
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
 			w.cancel(t)

@@ -11,20 +11,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// defaultPatience replaces a zero Env.Patience.
-const defaultPatience = 10 * time.Second
+// defaultCallTimeout replaces a zero Env.CallTimeout.
+const defaultCallTimeout = 10 * time.Second
 
 // bounded is the context of a call that is expected to work.
 func (s *suite) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.t.Context(), s.patience())
+	return context.WithTimeout(s.t.Context(), s.callTimeout())
 }
 
-// patience is how long a call may take.
-func (s *suite) patience() time.Duration {
-	if s.Patience == 0 {
-		return defaultPatience
+// callTimeout returns how long a call may take.
+func (s *suite) callTimeout() time.Duration {
+	if s.CallTimeout == 0 {
+		return defaultCallTimeout
 	}
-	return s.Patience
+	return s.CallTimeout
 }
 
 // check fails the test unless err is what a driver may return: nil, or an *Error that names its

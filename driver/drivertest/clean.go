@@ -30,7 +30,7 @@ func Clean(t *testing.T, env Env) {
 // clean deletes one VM, also after the context of the test has ended.
 func (s *suite) clean(name string, vm VM) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), s.patience())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), s.callTimeout())
 	defer cancel()
 	m := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Class.Namespace, Name: name, UID: vm.MachineUID},

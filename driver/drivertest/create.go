@@ -79,8 +79,8 @@ func testCreateAfterLostAnswer(s *suite) {
 }
 
 // createUntilExists calls CreateMachine, and gives up when the VM has existed for lostAfter, or
-// after the patience for a call. How long a driver takes to the request that creates the VM depends
-// on the machine that the test runs on.
+// after the time that a call may take. How long a driver takes to the request that creates the VM
+// depends on the machine that the test runs on.
 func (s *suite) createUntilExists(m *v1alpha1.Machine) driver.Code {
 	s.t.Helper()
 	ctx, cancel := s.bounded()

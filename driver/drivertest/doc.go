@@ -14,5 +14,5 @@
 // nil are skipped, and name it. VMs is the one hook that is required: the driver's own answers
 // prove nothing.
 //
-// The suite has no assumption about time, except that a call returns within Env.Patience.
+// The suite has no assumption about time, except that a call returns within Env.CallTimeout.
 package drivertest

@@ -64,8 +64,8 @@ type Env struct {
 	// other Env if the cloud is not a fresh one: a cloud that remembers a VM that has ended creates no
 	// other with its token.
 	Run string
-	// Patience is how long a call may take; 0 means 10 s.
-	Patience time.Duration
+	// CallTimeout is how long a call may take; 0 means 10 s.
+	CallTimeout time.Duration
 }
 
 // VM is a VM at the cloud.

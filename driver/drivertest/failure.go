@@ -186,14 +186,14 @@ func (s *suite) returns(what string, want driver.Code, ctx context.Context, call
 	s.t.Helper()
 	codes := make(chan driver.Code, 1)
 	go func() { codes <- call(ctx) }()
-	patience, cancel := s.bounded()
+	bounded, cancel := s.bounded()
 	defer cancel()
 	select {
 	case code := <-codes:
 		if code != want {
 			s.t.Errorf("%s: code %v, want %v", what, code, want)
 		}
-	case <-patience.Done():
+	case <-bounded.Done():
 		s.t.Fatalf("%s did not return", what)
 	}
 }

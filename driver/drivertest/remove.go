@@ -81,7 +81,7 @@ func testAdopt(s *suite) {
 	}
 	m, namesake := s.machine(), s.machine()
 	namesake.Name, namesake.Namespace = m.Name, "of-"+m.Namespace
-	stranger := s.machine()
+	unrelated := s.machine()
 	bare := driver.VM{ProviderID: s.CreateBare(s.t, m)}
 	there := func(when string) {
 		s.t.Helper()
@@ -93,7 +93,7 @@ func testAdopt(s *suite) {
 	s.wantForeign(created(m, bare), "of a VM without UID")
 	there("after a delete that does not adopt")
 	s.adopt = true
-	for _, other := range []*v1alpha1.Machine{namesake, stranger} {
+	for _, other := range []*v1alpha1.Machine{namesake, unrelated} {
 		s.wantStatus(created(other, bare), driver.NotFound, "of a VM without UID and of another name or namespace")
 		s.wantForeign(created(other, bare), "of a VM without UID and of another name or namespace")
 		there("after the delete of " + other.Namespace + "/" + other.Name)

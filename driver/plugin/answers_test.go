@@ -147,7 +147,7 @@ func TestFailuresKeepCodeWaitAndCause(t *testing.T) {
 		d.status = func(context.Context, driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 			return driver.GetMachineStatusResponse{}, failure
 		}
-		_, err := statusOf(t, client, patience)
+		_, err := statusOf(t, client, timeout)
 		return err
 	}
 	for _, code := range driver.Codes()[1:] {
@@ -198,14 +198,14 @@ func TestAnswersTogetherWithFailures(t *testing.T) {
 	d.status = func(context.Context, driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 		return driver.GetMachineStatusResponse{VM: someVM}, driver.Errorf(driver.OpStatus, driver.Uninitialized, "not yet")
 	}
-	found, err := statusOf(t, client, patience)
+	found, err := statusOf(t, client, timeout)
 	if want(t, "status", err, driver.Uninitialized); cmp.Diff(someVM, found.VM) != "" {
 		t.Errorf("status: %+v", found)
 	}
 	d.status = func(context.Context, driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 		return driver.GetMachineStatusResponse{Left: true}, driver.Errorf(driver.OpStatus, driver.NotFound, "another's")
 	}
-	found, err = statusOf(t, client, patience)
+	found, err = statusOf(t, client, timeout)
 	if want(t, "status", err, driver.NotFound); !found.Left {
 		t.Errorf("status: %+v", found)
 	}
@@ -280,7 +280,7 @@ func TestAnswersHaveNoSecrets(t *testing.T) {
 	d.status = func(_ context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 		panic("rejected " + string(req.Secret["password"]))
 	}
-	_, err2 := statusOf(t, client, patience)
+	_, err2 := statusOf(t, client, timeout)
 	want(t, "a panic", err2, driver.Unknown)
 	for _, text := range []string{created.LastKnownState, err.Error(), err2.Error()} {
 		if strings.Contains(text, password) || !strings.Contains(text, "[redacted]") {

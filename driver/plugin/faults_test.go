@@ -115,14 +115,14 @@ func TestAwayCallsFailAtOnce(t *testing.T) {
 	socket := socketIn(t)
 	client := dial(t, socket)
 	for range 1000 {
-		_, err := statusOf(t, client, patience)
+		_, err := statusOf(t, client, timeout)
 		want(t, "never there", err, driver.Unavailable)
 	}
 	stop := serve(t, socket, plugin.Served{Driver: &scripted{}})
 	ready(t, client)
 	stop()
 	for range 1000 {
-		_, err := statusOf(t, client, patience)
+		_, err := statusOf(t, client, timeout)
 		want(t, "gone", err, driver.Unavailable)
 	}
 }
@@ -164,7 +164,7 @@ func TestHangCallsEndWithTheirContext(t *testing.T) {
 	want(t, "a context that has ended", err, driver.Canceled)
 }
 
-// silent is a process that accepts connections and does with each what a test wants.
+// silent is a process that accepts connections and does with each what a test sets.
 func silent(t *testing.T, do func(net.Conn)) string {
 	t.Helper()
 	socket := socketIn(t)
@@ -196,7 +196,7 @@ func TestHangBeforeTheFirstAnswer(t *testing.T) {
 	if err := client.Ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Ready: %v", err)
 	}
-	_, err = statusOf(t, client, patience) // ends by itself: a negotiation has its own deadline
+	_, err = statusOf(t, client, timeout) // ends by itself: a negotiation has its own deadline
 	if code := driver.CodeOf(err); code != driver.Unavailable && code != driver.DeadlineExceeded {
 		t.Errorf("a process that reads only: %v", err)
 	}
@@ -210,7 +210,7 @@ func TestGarbage(t *testing.T) {
 		"nothing":          "",
 	} {
 		client := dial(t, silent(t, func(conn net.Conn) { _, _ = io.WriteString(conn, text) }))
-		_, err := statusOf(t, client, patience)
+		_, err := statusOf(t, client, timeout)
 		if code := driver.CodeOf(err); code != driver.Unavailable && code != driver.DeadlineExceeded {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -226,7 +226,7 @@ func TestStatusesOfTheTransportAreNoAnswers(t *testing.T) {
 	ready(t, client)
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		f.status = func() (*driverv1.GetMachineStatusResponse, error) { return nil, status.Error(code, "no answer") }
-		resp, err := statusOf(t, client, patience)
+		resp, err := statusOf(t, client, timeout)
 		wanted := driver.Unknown
 		switch code { //nolint:exhaustive // the others are Unknown
 		case codes.Unavailable, codes.Canceled:
@@ -249,12 +249,12 @@ func TestFlood(t *testing.T) {
 	f.status = func() (*driverv1.GetMachineStatusResponse, error) {
 		return &driverv1.GetMachineStatusResponse{Vm: &driverv1.VM{NodeName: strings.Repeat("n", 5<<20)}}, nil
 	}
-	_, err := statusOf(t, client, patience)
+	_, err := statusOf(t, client, timeout)
 	want(t, "an answer of 5 MiB", err, driver.Unknown)
 	f.status = func() (*driverv1.GetMachineStatusResponse, error) {
 		return nil, status.Error(codes.Internal, strings.Repeat("m", 1<<20))
 	}
-	if _, err = statusOf(t, client, patience); err == nil || len(err.Error()) > 4<<10 {
+	if _, err = statusOf(t, client, timeout); err == nil || len(err.Error()) > 4<<10 {
 		t.Errorf("a message of 1 MiB: %d bytes", len(err.Error()))
 	}
 
@@ -290,7 +290,7 @@ func TestFlood(t *testing.T) {
 	}
 	f.status = func() (*driverv1.GetMachineStatusResponse, error) { return &driverv1.GetMachineStatusResponse{}, nil }
 	ready(t, client)
-	if _, err := statusOf(t, client, patience); err != nil {
+	if _, err := statusOf(t, client, timeout); err != nil {
 		t.Errorf("after the floods: %v", err)
 	}
 }
@@ -315,7 +315,7 @@ func TestRefusals(t *testing.T) {
 				return &driverv1.GetMachineStatusResponse{Failure: &driverv1.Failure{Code: driverv1.Code_CODE_NOT_FOUND, Cause: "not there"}}, nil
 			}
 		}
-		_, err := statusOf(t, runForeign(t, c.process, c.serving), patience)
+		_, err := statusOf(t, runForeign(t, c.process, c.serving), timeout)
 		if want(t, name, err, c.code); !strings.Contains(driver.MessageOf(err), c.message) {
 			t.Errorf("%s: message %q, want %q in it", name, driver.MessageOf(err), c.message)
 		}
@@ -338,7 +338,7 @@ func TestManyCallsWhileTheProcessRestarts(t *testing.T) {
 					return
 				default:
 				}
-				resp, err := statusOf(t, client, patience)
+				resp, err := statusOf(t, client, timeout)
 				if code := driver.CodeOf(err); code != driver.OK && code != driver.Unavailable || (err == nil) != (resp.NodeName == "m") {
 					t.Errorf("%+v, %v", resp, err)
 					return

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what is certain to happen.
-const patience = 20 * time.Second
+// timeout is how long a test waits for what is certain to happen.
+const timeout = 20 * time.Second
 
 // scripted is a driver whose methods a test sets; the others are Internal.
 type scripted struct {
@@ -152,7 +152,7 @@ func connect(t *testing.T, served plugin.Served) *plugin.Client {
 
 func ready(t *testing.T, client *plugin.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := client.Ready(ctx); err != nil {
 		t.Fatal(err)

@@ -103,9 +103,9 @@ func newEnv(t *testing.T) drivertest.Env {
 	t.Log(begun)
 	return drivertest.Env{
 		Driver: s.driver, Class: target(), Secret: secret(), UserData: []byte(userData),
-		Patience: time.Minute, // on a machine that is busy with other tests
-		VMs:      s.vms,
-		Fail:     func(_ *testing.T, how drivertest.Failure) func() { return s.fail(how) },
+		CallTimeout: time.Minute, // on a machine that is busy with other tests
+		VMs:         s.vms,
+		Fail:        func(_ *testing.T, how drivertest.Failure) func() { return s.fail(how) },
 		Hide: func(*testing.T) func() {
 			s.HideVMs(true)
 			return func() { s.HideVMs(false) }

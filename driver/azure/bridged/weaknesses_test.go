@@ -43,7 +43,7 @@ var weaknesses = []weakness{
 	{test: "a new VM that the cloud does not show yet is not absent", reason: ofEachAbsence},
 	{test: "status with several VMs is OutOfRange", skipped: true, reason: "a resource group has one VM of a name"},
 	{test: unknown, failure: drivertest.Nonsense, reason: "MCM's driver takes each answer with the status 404 for the absence of the VM, also that of another server"},
-	{test: lies, failure: drivertest.Elsewhere, reason: "the SDK follows redirects, and MCM's driver believes what it finds there"},
+	{test: lies, failure: drivertest.Elsewhere, reason: "the SDK follows redirects, and MCM's driver uses what it finds there"},
 	{test: lies, failure: drivertest.Endless, reason: ofAnyAnswer},
 	{test: lies, failure: drivertest.OtherVM, reason: ofAnyAnswer},
 	{test: lies, failure: drivertest.NoID, reason: ofAnyAnswer},

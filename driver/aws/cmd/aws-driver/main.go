@@ -77,8 +77,8 @@ func serveMetrics(ctx context.Context, address string, registry prometheus.Gathe
 	}
 	routes := http.NewServeMux()
 	routes.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	const patience = 10 * time.Second
-	server := &http.Server{Handler: routes, ReadHeaderTimeout: patience, WriteTimeout: patience, IdleTimeout: patience}
+	const timeout = 10 * time.Second
+	server := &http.Server{Handler: routes, ReadHeaderTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintln(os.Stderr, "aws-driver: the metrics are not served any more:", err)

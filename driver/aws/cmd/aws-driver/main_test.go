@@ -46,12 +46,12 @@ func TestServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patience, cancel := context.WithTimeout(ctx, 30*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if err := client.Ready(patience); err != nil {
+	if err := client.Ready(bounded); err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.GetMachineStatus(patience, driver.GetMachineStatusRequest{Target: driver.Target{
+	_, err = client.GetMachineStatus(bounded, driver.GetMachineStatusRequest{Target: driver.Target{
 		Machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid"}},
 		Class:   &v1alpha1.MachineClass{Provider: aws.Provider, NodeTemplate: &v1alpha1.NodeTemplate{Region: "eu-west-1"}},
 		Secret: map[string][]byte{

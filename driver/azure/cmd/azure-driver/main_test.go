@@ -73,8 +73,8 @@ func TestServe(t *testing.T) {
 		},
 		Secret: map[string][]byte{"clientID": []byte("c"), "clientSecret": []byte("s3cret-of-c"), "tenantID": []byte("t"), "subscriptionID": []byte("s")},
 	}
-	const patience = 20 * time.Second
-	listening, cancelListening := context.WithTimeout(t.Context(), patience)
+	const timeout = 20 * time.Second
+	listening, cancelListening := context.WithTimeout(t.Context(), timeout)
 	defer cancelListening()
 	if err := client.Ready(listening); err != nil {
 		t.Fatal(err)

@@ -62,8 +62,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	served := plugin.Serve(ctx, o.socket, plugin.Served{Driver: d, Provider: azure.Provider})
-	const patience = 5 * time.Second
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	const timeout = 5 * time.Second
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	return errors.Join(served, stop(end), flush(end))
 }
