@@ -127,7 +127,7 @@ func (s *space) setsRest() {
 		var wrong deviations
 		for _, set := range sets.Items {
 			n, is := set.Spec.Replicas, set.Status
-			wrong.unless(is.ObservedGeneration == set.Generation && is.Replicas == n && is.ReadyReplicas == n, "%s wants %d, generation %d: %+v",
+			wrong.unless(is.ObservedGeneration == set.Generation && is.Replicas == n && is.ReadyReplicas == n, "%s should have %d, generation %d: %+v",
 				set.Name, n, set.Generation, is)
 		}
 		return wrong.err()

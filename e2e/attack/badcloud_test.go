@@ -41,8 +41,8 @@ type lyingRequest struct {
 
 // lies are the false answers of the clouds.
 var lies = map[string]func(*badCloud, http.ResponseWriter, *http.Request){
-	"obedient": (*badCloud).obey, // its VMs never join
-	"silent":   (*badCloud).wait,
+	"working": (*badCloud).work, // its VMs never join
+	"silent":  (*badCloud).wait,
 	"large": func(_ *badCloud, w http.ResponseWriter, _ *http.Request) {
 		text := `{"items":[{}` + strings.Repeat(",{}", 63<<20/3) + "]}"
 		_, _ = io.WriteString(w, text)
@@ -160,8 +160,8 @@ func answerTo(r *http.Request) cloudapi.Instance {
 	}
 }
 
-// obey creates, describes and deletes VMs.
-func (c *badCloud) obey(w http.ResponseWriter, r *http.Request) {
+// work creates, describes and deletes VMs.
+func (c *badCloud) work(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := strings.TrimPrefix(r.URL.Path, cloudapi.PathInstances+"/")

@@ -71,7 +71,7 @@ var endThemselves = map[string]func(*v1alpha1.MachineTemplateSpec){
 	},
 	"finalizer": func(t *v1alpha1.MachineTemplateSpec) { t.Finalizers = []string{"example.com/hold"} },
 	"never": func(t *v1alpha1.MachineTemplateSpec) {
-		t.Spec.Class.Name = "obedient" // whose VMs do not join
+		t.Spec.Class.Name = "working" // whose VMs do not join
 		t.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 1}}
 	},
 	"health": func(t *v1alpha1.MachineTemplateSpec) {
@@ -91,7 +91,7 @@ const (
 // templatesThatEndThemselves creates MachineSets whose machines end as soon as they exist. Until
 // all attacks have ended, few machines are created, and what they cost is bounded.
 func templatesThatEndThemselves(a *tenant) {
-	a.class("obedient", a.cloud.endpoint("obedient"))
+	a.class("working", a.cloud.endpoint("working"))
 	began := time.Now()
 	for name, change := range endThemselves {
 		a.set(a.named(name), replicasOfEach, func(set *v1alpha1.MachineSet) { change(&set.Spec.Template) })

@@ -235,7 +235,7 @@ func (g *generator) label() string {
 }
 
 func (g *generator) lie() string {
-	return g.pick("obedient", "thief", "verbose", "traversal", "deep", "redirect", "page")
+	return g.pick("working", "thief", "verbose", "traversal", "deep", "redirect", "page")
 }
 
 // maybe returns a value, or none.

@@ -19,7 +19,7 @@ import (
 // the attacker's cloud, as user data or as a credential. It is rejected with the same message as a
 // Secret that does not exist.
 func secretOfTheControlCluster(a *tenant) {
-	a.secret("mine", map[string]string{v1alpha1.SecretKeyUserData: harness.UserData, "endpoint": a.cloud.endpoint("obedient")})
+	a.secret("mine", map[string]string{v1alpha1.SecretKeyUserData: harness.UserData, "endpoint": a.cloud.endpoint("working")})
 	foreign := func(name string) *corev1.SecretReference {
 		return &corev1.SecretReference{Name: name, Namespace: metav1.NamespaceSystem}
 	}
@@ -122,7 +122,7 @@ func foreignEndpoint(a *tenant) {
 	for name, endpoint := range map[string]string{
 		"elsewhere": a.cloud.elsewhere.URL,
 		"user":      strings.Replace(a.cloud.elsewhere.URL, "http://", "http://127.0.0.1:80@", 1),
-		"path":      a.cloud.endpoint("obedient") + "/../../admin",
+		"path":      a.cloud.endpoint("working") + "/../../admin",
 		"scheme":    strings.Replace(a.cloud.elsewhere.URL, "http", "gopher", 1),
 	} {
 		a.class(name, endpoint)

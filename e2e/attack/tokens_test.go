@@ -48,8 +48,8 @@ func (a *tenant) tokensOf(ctx context.Context, machine types.UID) (found []corev
 // machine, so that no controller would delete the token.
 func tokenForever(a *tenant) {
 	const forever = 876_000 * time.Hour
-	a.class("obedient", a.cloud.endpoint("obedient"))
-	m := a.machine("forever", "obedient", func(m *v1alpha1.Machine) {
+	a.class("working", a.cloud.endpoint("working"))
+	m := a.machine("forever", "working", func(m *v1alpha1.Machine) {
 		m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: forever.String()}
 		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: forever}}
 	})
@@ -92,10 +92,10 @@ func tokenForever(a *tenant) {
 
 // tokenWithoutPlaceholder has user data without a place for a token.
 func tokenWithoutPlaceholder(a *tenant) {
-	a.class("obedient", a.cloud.endpoint("obedient"))
-	_, err := a.secrets.Patch(a.ctx, "obedient", types.MergePatchType, []byte(`{"stringData":{"userData":"#!/bin/sh"}}`), metav1.PatchOptions{})
+	a.class("working", a.cloud.endpoint("working"))
+	_, err := a.secrets.Patch(a.ctx, "working", types.MergePatchType, []byte(`{"stringData":{"userData":"#!/bin/sh"}}`), metav1.PatchOptions{})
 	a.must(err)
-	m := a.machine("plain", "obedient")
+	m := a.machine("plain", "working")
 	a.eventually("the machine has a VM", func(ctx context.Context) error {
 		if now, err := a.get(ctx, m.Name); err != nil || now.Spec.ProviderID == "" {
 			return fmt.Errorf("it has none: %w", err)
@@ -110,9 +110,9 @@ func tokenWithoutPlaceholder(a *tenant) {
 // tokenForAnotherNode is root on a VM, reads the bootstrap token there, and requests certificates
 // of Nodes.
 func tokenForAnotherNode(a *tenant) {
-	a.class("obedient", a.cloud.endpoint("obedient"))
+	a.class("working", a.cloud.endpoint("working"))
 	for _, name := range []string{"own", controlPlane} {
-		a.machine(name, "obedient")
+		a.machine(name, "working")
 		a.eventually("the VM of machine "+name+" is recorded", func(ctx context.Context) error {
 			m, err := a.get(ctx, name)
 			if err == nil && nodeOf(m) == "" {
@@ -140,7 +140,7 @@ func tokenForAnotherNode(a *tenant) {
 // withToken returns the access by the bootstrap token of a VM.
 func (a *tenant) withToken(machine string) kubernetes.Interface {
 	a.Helper()
-	for _, request := range a.cloud.requestsFor("obedient") {
+	for _, request := range a.cloud.requestsFor("working") {
 		var requested cloudapi.CreateInstanceRequest
 		if err := json.Unmarshal(request.body, &requested); err != nil || requested.Name != machine {
 			continue // it is no create, or that of another VM

@@ -1,4 +1,4 @@
-// The autoscaler's double is a separate module, so that it speaks with the clientset of Machine Controller Manager, with its
+// The autoscaler's double is a separate module, so that it uses the clientset of Machine Controller Manager, with its
 // older types and the client-go that belongs to them, as the cluster-autoscaler does.
 module github.com/machine-controller-fleet/machine-controller-fleet/e2e/autoscaler
 

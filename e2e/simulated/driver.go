@@ -92,7 +92,7 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		}
 	}
 	if err == nil {
-		err = believe(driver.OpCreate, created, created.ID, m.Name)
+		err = verify(driver.OpCreate, created, created.ID, m.Name)
 	}
 	switch {
 	case err != nil:
@@ -139,7 +139,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	if err != nil {
 		return driver.InitializeMachineResponse{}, err
 	}
-	if err := believe(driver.OpInitialize, vm, id, req.Machine.Name); err != nil {
+	if err := verify(driver.OpInitialize, vm, id, req.Machine.Name); err != nil {
 		return driver.InitializeMachineResponse{}, err
 	}
 	return driver.InitializeMachineResponse{VM: describe(vm)}, nil
@@ -187,7 +187,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 func (d *Driver) remove(ctx context.Context, op driver.Op, secret map[string][]byte, id string, condition url.Values) (vm cloudapi.Instance, err error) {
 	err = d.do(ctx, call{op: op, secret: secret, method: http.MethodDelete, path: pathOf(cloudapi.PathInstance, id), query: condition}, &vm)
 	if err == nil {
-		err = believe(op, vm, id, vm.Name)
+		err = verify(op, vm, id, vm.Name)
 	}
 	return vm, err
 }

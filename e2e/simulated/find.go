@@ -23,14 +23,14 @@ func (d *Driver) find(ctx context.Context, op driver.Op, target driver.Target) (
 			op: op, secret: target.Secret, method: http.MethodGet, path: pathOf(cloudapi.PathInstance, id),
 		}, &vm)
 		if err == nil {
-			err = believe(op, vm, id, vm.Name)
+			err = verify(op, vm, id, vm.Name)
 		}
 		switch {
 		case driver.CodeOf(err) == driver.NotFound:
 		case err != nil:
 			return cloudapi.Instance{}, false, err
 		case alive(vm) && slices.ContainsFunc(owned(target), func(q url.Values) bool { return meets(vm, q) }):
-			return vm, false, believe(op, vm, id, target.Machine.Name)
+			return vm, false, verify(op, vm, id, target.Machine.Name)
 		default:
 			left = alive(vm)
 		}
@@ -87,7 +87,7 @@ func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Targ
 	case !known:
 		return cloudapi.Instance{}, driver.Errorf(op, driver.NotFound, "no VM has the tag %s=%s", TagMachineUID, target.Machine.UID)
 	}
-	return found, believe(op, found, found.ID, target.Machine.Name)
+	return found, verify(op, found, found.ID, target.Machine.Name)
 }
 
 // removeByUID begins to terminate the VMs with the Machine's UID: all on the first page that has
@@ -183,10 +183,10 @@ func (d *Driver) page(ctx context.Context, l list, token string) (page cloudapi.
 		return cloudapi.InstanceList{}, err
 	}
 	for _, vm := range page.Items {
-		if err := believe(l.op, vm, vm.ID, vm.Name); err != nil {
+		if err := verify(l.op, vm, vm.ID, vm.Name); err != nil {
 			return cloudapi.InstanceList{}, err
 		}
-		if err := believeTags(l.op, vm.ProviderID, vm.Tags, l.tags); err != nil {
+		if err := verifyTags(l.op, vm.ProviderID, vm.Tags, l.tags); err != nil {
 			return cloudapi.InstanceList{}, err
 		}
 	}
@@ -202,8 +202,8 @@ func pageQuery(tags []string, size int, token string) url.Values {
 	return query
 }
 
-// believeTags returns an error unless a resource on a page has the tags that were requested.
-func believeTags(op driver.Op, id string, tags map[string]string, requested []string) error {
+// verifyTags returns an error unless a resource on a page has the tags that were requested.
+func verifyTags(op driver.Op, id string, tags map[string]string, requested []string) error {
 	for _, tag := range requested {
 		if key, value, _ := strings.Cut(tag, "="); tags[key] != value {
 			return driver.Errorf(op, driver.Internal, "the cloud listed %s, which lacks the tag %s", id, tag)
@@ -212,9 +212,9 @@ func believeTags(op driver.Op, id string, tags map[string]string, requested []st
 	return nil
 }
 
-// believe returns an error unless a VM of an answer can be the requested one. Its ID becomes part
+// verify returns an error unless a VM of an answer can be the requested one. Its ID becomes part
 // of paths of further requests, and its name that of a Node.
-func believe(op driver.Op, vm cloudapi.Instance, id, name string) error {
+func verify(op driver.Op, vm cloudapi.Instance, id, name string) error {
 	named, ok := parseProviderID(vm.ProviderID)
 	if !ok || named != vm.ID || vm.ID != id || vm.Name != name {
 		return driver.Errorf(op, driver.Internal, "the cloud answered with VM %q, provider ID %q, name %q; expected VM %q with the name %q",

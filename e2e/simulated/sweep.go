@@ -99,10 +99,10 @@ func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest,
 		resp.Continue = listOfLeftovers + page.NextPageToken
 	}
 	for _, l := range page.Items {
-		if err := believeLeftover(driver.OpResources, l, l.ID); err != nil {
+		if err := verifyLeftover(driver.OpResources, l, l.ID); err != nil {
 			return driver.ListResourcesResponse{}, err
 		}
-		if err := believeTags(driver.OpResources, l.ID, l.Tags, tags); err != nil {
+		if err := verifyTags(driver.OpResources, l.ID, l.Tags, tags); err != nil {
 			return driver.ListResourcesResponse{}, err
 		}
 		kind, known := kinds[l.Kind]
@@ -160,7 +160,7 @@ func (d *Driver) sweep(ctx context.Context, req driver.DeleteResourceRequest, co
 			op: driver.OpSweep, secret: req.Secret, method: http.MethodDelete, path: pathOf(cloudapi.PathLeftover, r.ID), query: condition,
 		}, &removed)
 		if err == nil {
-			err = believeLeftover(driver.OpSweep, removed, r.ID)
+			err = verifyLeftover(driver.OpSweep, removed, r.ID)
 		}
 		return true, err
 	case driver.ResourceAddress:
@@ -177,8 +177,8 @@ func mayBeSwept(op driver.Op, req driver.ScopeRequest) error {
 	return nil
 }
 
-// believeLeftover returns an error unless a left-over of an answer can be the requested one.
-func believeLeftover(op driver.Op, l cloudapi.Leftover, id string) error {
+// verifyLeftover returns an error unless a left-over of an answer can be the requested one.
+func verifyLeftover(op driver.Op, l cloudapi.Leftover, id string) error {
 	if !isID(l.ID) || l.ID != id {
 		return driver.Errorf(op, driver.Internal, "the cloud answered with the left-over %q; expected %q", l.ID, id)
 	}

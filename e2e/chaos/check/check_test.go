@@ -202,7 +202,7 @@ func TestCheck(t *testing.T) {
 			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 3)},
 			Resets: []Reset{{From: at(2), To: at(2), Slot: 7}},
 		}},
-		{name: "epochs that begin anew while a holder has not noticed", history: History{
+		{name: "epochs that begin anew while a holder has not observed it", history: History{
 			Writes: []Write{write(second, "patch", 200, 3), write(first, "patch", 200, 20)},
 			Resets: []Reset{{From: at(2), To: at(4), Slot: 7}},
 		}},

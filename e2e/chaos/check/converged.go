@@ -23,12 +23,12 @@ func Converged(deployments []v1alpha1.MachineDeployment, machines []v1alpha1.Mac
 	for _, d := range deployments {
 		desired := int(d.Spec.Replicas)
 		if all[d.Name] != desired || running[d.Name] != desired || d.DeletionTimestamp != nil {
-			errs = append(errs, fmt.Errorf("MachineDeployment %s wants %d machines and has %d, of which %d run (deleted: %t)",
+			errs = append(errs, fmt.Errorf("MachineDeployment %s should have %d machines and has %d, of which %d run (deleted: %t)",
 				d.Name, desired, all[d.Name], running[d.Name], d.DeletionTimestamp != nil))
 		}
 		s := d.Status
 		if s.ObservedGeneration != d.Generation || s.Replicas != d.Spec.Replicas || s.ReadyReplicas != d.Spec.Replicas {
-			errs = append(errs, fmt.Errorf("MachineDeployment %s wants %d machines in generation %d, and reports %d, %d of them ready, in generation %d",
+			errs = append(errs, fmt.Errorf("MachineDeployment %s should have %d machines in generation %d, and reports %d, %d of them ready, in generation %d",
 				d.Name, desired, d.Generation, s.Replicas, s.ReadyReplicas, s.ObservedGeneration))
 		}
 		delete(all, d.Name)

@@ -18,9 +18,9 @@ func TestConverged(t *testing.T) {
 		want   string
 	}{
 		"as desired":   {change: func(*v1alpha1.MachineDeployment, *v1alpha1.Machine) {}},
-		"one too few":  {fewer: 1, want: "wants 3 machines and has 2, of which 2 run"},
-		"none":         {fewer: desired, want: "wants 3 machines and has 0"},
-		"one too many": {change: func(d *v1alpha1.MachineDeployment, _ *v1alpha1.Machine) { d.Spec.Replicas-- }, want: "wants 2 machines and has 3"},
+		"one too few":  {fewer: 1, want: "should have 3 machines and has 2, of which 2 run"},
+		"none":         {fewer: desired, want: "should have 3 machines and has 0"},
+		"one too many": {change: func(d *v1alpha1.MachineDeployment, _ *v1alpha1.Machine) { d.Spec.Replicas-- }, want: "should have 2 machines and has 3"},
 		"one that does not run": {change: func(_ *v1alpha1.MachineDeployment, m *v1alpha1.Machine) {
 			m.Status.CurrentStatus.Phase = v1alpha1.MachinePending
 		}, want: "of which 2 run"},

@@ -218,14 +218,14 @@ func (r *recorder) PowerOff(id string, grace time.Duration) bool {
 	return !r.lingers
 }
 
-// linger makes VMs that are switched off continue, until letGo.
+// linger makes VMs that are switched off continue, until release.
 func (r *recorder) linger() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lingers = true
 }
 
-func (r *recorder) letGo(id string) {
+func (r *recorder) release(id string) {
 	r.mu.Lock()
 	r.lingers = false
 	cloud := r.cloud

@@ -90,7 +90,7 @@ func TestVolumesOfAVMThatEnds(t *testing.T) {
 				bound("while it lingers")
 				b.restart()
 				bound("after a restart")
-				b.host.letGo(vm.ID)
+				b.host.release(vm.ID)
 				b.expectAt("when nothing runs any more", v, "")
 				b.attach(v, other)
 				b.expectAt("afterwards", v, other.ID)

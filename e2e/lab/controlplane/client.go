@@ -27,7 +27,7 @@ const (
 	maxBody      = 16 << 20
 )
 
-// Client talks to one server as one user. It may be used from several goroutines.
+// Client sends requests to one server as one user. It may be used from several goroutines.
 type Client struct {
 	server string
 	http   *http.Client

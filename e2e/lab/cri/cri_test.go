@@ -175,8 +175,8 @@ func TestStop(t *testing.T) {
 		grace  int64 // in seconds
 		code   int32
 	}{
-		"obedient": {"trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done", int64(labtest.Standstill.Seconds()), 5},
-		"stubborn": {"trap '' TERM; echo up; while :; do sleep 0.01; done", 1, 137},
+		"exits":           {"trap 'exit 5' TERM; echo up; while :; do sleep 0.01; done", int64(labtest.Standstill.Seconds()), 5},
+		"ignores SIGTERM": {"trap '' TERM; echo up; while :; do sleep 0.01; done", 1, 137},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/supervise"
 )
 
-// Client talks to the launcher of a lab.
+// Client sends requests to the launcher of a lab.
 type Client struct {
 	folder Folder
 }

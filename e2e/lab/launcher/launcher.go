@@ -24,8 +24,8 @@ const (
 	// bootTimeout bounds the whole boot, for what hangs. It takes 5 seconds, and minutes where a dozen
 	// labs boot concurrently with other work. A process that has ended is no reason to wait.
 	bootTimeout = 15 * time.Minute
-	// stopPatience is how long a process may take to end after SIGTERM.
-	stopPatience = 5 * time.Second
+	// stopTimeout is how long a process may take to end after SIGTERM.
+	stopTimeout = 5 * time.Second
 )
 
 // Launcher is the process behind a lab.
@@ -71,8 +71,8 @@ func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.L
 		state: state, endpoints: map[string]string{}, probes: map[string]probe{}, pods: map[string]Pod{},
 	}
 	l.supervisor = supervise.New(supervise.Config{
-		Env:      []string{IDVariable + "=" + state.ID},
-		Patience: stopPatience, Changed: l.changed, Clock: clk,
+		Env:         []string{IDVariable + "=" + state.ID},
+		StopTimeout: stopTimeout, Changed: l.changed, Clock: clk,
 	})
 	// The shutdown has its own timeout, after ctx has ended.
 	defer l.shutdown(context.WithoutCancel(ctx))

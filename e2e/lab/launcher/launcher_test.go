@@ -47,7 +47,7 @@ func newLauncher(t *testing.T) (*Launcher, Folder) {
 		state: State{ID: t.Name() + folder.path("")}, endpoints: map[string]string{}, probes: map[string]probe{}, pods: map[string]Pod{},
 	}
 	l.supervisor = supervise.New(supervise.Config{
-		Env: []string{IDVariable + "=" + l.state.ID}, Patience: labtest.Standstill, Changed: l.changed, Clock: clock.RealClock{},
+		Env: []string{IDVariable + "=" + l.state.ID}, StopTimeout: labtest.Standstill, Changed: l.changed, Clock: clock.RealClock{},
 	})
 	if err := l.supervisor.Launch(supervise.Spec{Name: "sleeper", Path: "/bin/sleep", Args: []string{"1000"}, Log: folder.Log("sleeper")}); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s: %s says %d, want %d", step.action, pidsFile, got, p.PID)
 		}
 	}
-	if _, err := client.Act(t.Context(), "stranger", "kill"); err == nil || !strings.Contains(err.Error(), "unknown process") {
+	if _, err := client.Act(t.Context(), "unknown", "kill"); err == nil || !strings.Contains(err.Error(), "unknown process") {
 		t.Errorf("an unknown process: %v", err)
 	}
 	list, err := client.Processes(t.Context())
@@ -127,7 +127,7 @@ func TestAPIStatusCodes(t *testing.T) {
 	for request, want := range map[string]int{
 		"GET /v1/processes":                  http.StatusOK,
 		"GET /v1/processes/sleeper":          http.StatusOK,
-		"GET /v1/processes/stranger":         http.StatusNotFound,
+		"GET /v1/processes/unknown":          http.StatusNotFound,
 		"POST /v1/processes/sleeper/start":   http.StatusConflict,
 		"POST /v1/processes/sleeper/explode": http.StatusNotFound,
 		"GET /v1/processes/sleeper/kill":     http.StatusMethodNotAllowed,

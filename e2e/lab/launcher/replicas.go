@@ -120,7 +120,7 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 		args = append(args, "--machine-configuration")
 	}
 	spec := l.spec(pod.Name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
-	spec.Patience = gracePeriod
+	spec.StopTimeout = gracePeriod
 	spec.Env = l.tracing
 	if l.restarts(pod) {
 		spec.Restart = supervise.Kubelet()

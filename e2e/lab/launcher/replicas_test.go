@@ -143,8 +143,8 @@ func TestReplica(t *testing.T) {
 			t.Errorf("%s: the kubeconfig leads to %s, the proxy is at %s", link, config.Host, links[link].Listen)
 		}
 	}
-	if spec := l.podSpec(pod); spec.Patience != 30*time.Second {
-		t.Errorf("it has %v to end, want 30 s", spec.Patience)
+	if spec := l.podSpec(pod); spec.StopTimeout != 30*time.Second {
+		t.Errorf("it has %v to end, want 30 s", spec.StopTimeout)
 	}
 	if info, err := os.Stat(pod.Dir); err != nil || !info.IsDir() {
 		t.Errorf("the pod's folder: %v", err)

@@ -111,11 +111,11 @@ func dial(t *testing.T, set *Set) client {
 }
 
 // ask sends a line, and returns the answer, if it arrives in time.
-func (c client) ask(line string, patience time.Duration) (string, error) {
+func (c client) ask(line string, timeout time.Duration) (string, error) {
 	if _, err := io.WriteString(c, line+"\n"); err != nil {
 		return "", err
 	}
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	answer, err := c.lines.ReadString('\n')

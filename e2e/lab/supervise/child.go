@@ -160,12 +160,12 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 	return nil
 }
 
-func (c *child) stop(ctx context.Context, patience time.Duration) error {
+func (c *child) stop(ctx context.Context, timeout time.Duration) error {
 	l := c.current()
 	l.decide()
 	if err := l.signal(syscall.SIGTERM); err == nil {
 		_ = l.signal(syscall.SIGCONT) // A paused process does not handle signals. An error means that it has ended.
-		timer := c.clock.NewTimer(patience)
+		timer := c.clock.NewTimer(timeout)
 		defer timer.Stop()
 		select {
 		case <-l.ended:

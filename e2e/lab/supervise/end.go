@@ -12,12 +12,12 @@ import (
 // pollInterval is how often End polls: only a parent is notified of the end of a process.
 const pollInterval = 20 * time.Millisecond
 
-// End ends all processes that find finds: first with SIGTERM, and after patience with SIGKILL. It
+// End ends all processes that find finds: first with SIGTERM, and after timeout with SIGKILL. It
 // repeats the search until there are none, so that children which are started meanwhile are ended
 // too. It returns the number of processes that it signalled.
-func End(ctx context.Context, clk clock.WithTicker, patience time.Duration, find func() ([]ID, error)) (int, error) {
+func End(ctx context.Context, clk clock.WithTicker, timeout time.Duration, find func() ([]ID, error)) (int, error) {
 	asked := map[ID]bool{}
-	deadline := clk.Now().Add(patience)
+	deadline := clk.Now().Add(timeout)
 	ticker := clk.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -40,7 +40,7 @@ func End(ctx context.Context, clk clock.WithTicker, patience time.Duration, find
 				_ = id.Signal(syscall.SIGKILL)
 			case !asked[id]:
 				_ = id.Signal(syscall.SIGTERM)
-				_ = id.Signal(syscall.SIGCONT) // A stopped process would not notice.
+				_ = id.Signal(syscall.SIGCONT) // A stopped process does not handle it.
 			}
 			asked[id] = true
 		}

@@ -94,11 +94,11 @@ func TestEndFindsProcessesByEnvironment(t *testing.T) {
 	mark := fmt.Sprintf("test-%d", os.Getpid())
 	env := []string{"PROCESS_TEST=" + mark}
 	for name, script := range map[string]string{
-		"obedient":       "echo; exec sleep 60",
-		"stubborn":       "trap '' TERM; echo; while :; do sleep 60; done",
-		"stopped":        "echo; kill -STOP $$; exec sleep 60",
-		"grandchildren":  "setsid sleep 60 & setsid sleep 61 & echo; wait",
-		"fresh children": "trap 'setsid sleep 60 & exit' TERM; echo; while :; do sleep 1; done",
+		"ends on SIGTERM": "echo; exec sleep 60",
+		"ignores SIGTERM": "trap '' TERM; echo; while :; do sleep 60; done",
+		"stopped":         "echo; kill -STOP $$; exec sleep 60",
+		"grandchildren":   "setsid sleep 60 & setsid sleep 61 & echo; wait",
+		"fresh children":  "trap 'setsid sleep 60 & exit' TERM; echo; while :; do sleep 1; done",
 	} {
 		t.Run(name, func(t *testing.T) {
 			bystander, _ := start(t, []string{"PROCESS_TEST=" + mark + "0"}, "echo; exec sleep 60")

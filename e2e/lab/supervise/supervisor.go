@@ -29,12 +29,12 @@ var (
 type Config struct {
 	// Env is added to the environment of each process.
 	Env []string
-	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's Spec
-	// sets its own.
-	Patience time.Duration
+	// StopTimeout is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's
+	// Spec sets its own.
+	StopTimeout time.Duration
 	// Changed is called with the processes that run, by name, after each change. Calls are serialized.
 	Changed func(map[string]ID)
-	// Clock times the patience.
+	// Clock times the timeouts.
 	Clock clock.Clock
 }
 
@@ -64,8 +64,8 @@ type Spec struct {
 	Env []string
 	// Log is the file to which both outputs are appended.
 	Log string
-	// Patience, unless 0, overrides that of the Config.
-	Patience time.Duration
+	// StopTimeout, unless 0, overrides that of the Config.
+	StopTimeout time.Duration
 	// Restart is the back-off of restarts after it has ended by itself; nil means never.
 	Restart *Backoff
 }
@@ -108,10 +108,10 @@ func (s *Supervisor) Start(name string) error {
 	})
 }
 
-// Stop ends a process with SIGTERM, and with SIGKILL after the patience or when ctx ends. It has no
+// Stop ends a process with SIGTERM, and with SIGKILL after the timeout or when ctx ends. It has no
 // effect on one that does not run. The process is not restarted.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
-	return s.act(name, func(c *child) error { return c.stop(ctx, s.patience(c)) })
+	return s.act(name, func(c *child) error { return c.stop(ctx, s.stopTimeout(c)) })
 }
 
 // Kill ends a process at once (SIGKILL). It has no effect on one that does not run. The process is
@@ -139,7 +139,7 @@ func (s *Supervisor) Resume(name string) error {
 // Restart stops a process, if it runs, and starts it.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	return s.act(name, func(c *child) error {
-		if err := c.stop(ctx, s.patience(c)); err != nil {
+		if err := c.stop(ctx, s.stopTimeout(c)); err != nil {
 			return err
 		}
 		c.resetRestarts()
@@ -214,8 +214,8 @@ func (s *Supervisor) start(c *child) error {
 	return c.start(cmd, s.report, func(l *life) { s.comeBack(c, l) })
 }
 
-func (s *Supervisor) patience(c *child) time.Duration {
-	return cmp.Or(c.spec.Patience, s.config.Patience)
+func (s *Supervisor) stopTimeout(c *child) time.Duration {
+	return cmp.Or(c.spec.StopTimeout, s.config.StopTimeout)
 }
 
 // report calls Changed with the processes that run.

@@ -38,14 +38,14 @@ func (t *reported) pid(name string) int {
 }
 
 // launch starts a shell script under a new supervisor, and waits until it has written a line to its
-// log. Only a stubborn one is killed soon after SIGTERM.
+// log. Only one that ignores it is killed soon after SIGTERM.
 func launch(t *testing.T, script string) (*Supervisor, *reported) {
 	t.Helper()
-	changes, patience := &reported{}, labtest.Standstill
-	if script == stubborn {
-		patience = 100 * time.Millisecond
+	changes, timeout := &reported{}, labtest.Standstill
+	if script == ignoresSIGTERM {
+		timeout = 100 * time.Millisecond
 	}
-	s := New(Config{Env: []string{"SUPERVISE_TEST=yes"}, Patience: patience, Changed: changes.change, Clock: clock.RealClock{}})
+	s := New(Config{Env: []string{"SUPERVISE_TEST=yes"}, StopTimeout: timeout, Changed: changes.change, Clock: clock.RealClock{}})
 	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log")}
 	if err := s.Launch(spec); err != nil {
 		t.Fatal(err)
@@ -72,8 +72,8 @@ func get(t *testing.T, s *Supervisor) Process {
 }
 
 const (
-	obedient = "echo up; exec sleep 60"
-	stubborn = "trap '' TERM; echo up; while :; do sleep 60; done"
+	endsOnSIGTERM  = "echo up; exec sleep 60"
+	ignoresSIGTERM = "trap '' TERM; echo up; while :; do sleep 60; done"
 )
 
 func TestEnds(t *testing.T) {
@@ -85,13 +85,13 @@ func TestEnds(t *testing.T) {
 		end    func(*Supervisor) error
 		exit   string
 	}{
-		"stop":                   {obedient, stop, "signal: terminated"},
-		"stop the stubborn":      {stubborn, stop, "signal: killed"},
-		"stop the paused":        {obedient, pauseAndStop, "signal: terminated"},
-		"stop, impatient caller": {stubborn, func(s *Supervisor) error { return s.Stop(cancelled(), "it") }, "signal: killed"},
-		"kill":                   {obedient, kill, "signal: killed"},
-		"kill the paused":        {obedient, func(s *Supervisor) error { return errors.Join(s.Pause("it"), kill(s)) }, "signal: killed"},
-		"stop twice":             {obedient, func(s *Supervisor) error { return errors.Join(stop(s), stop(s)) }, "signal: terminated"},
+		"stop":                     {endsOnSIGTERM, stop, "signal: terminated"},
+		"stop one that ignores it": {ignoresSIGTERM, stop, "signal: killed"},
+		"stop the paused":          {endsOnSIGTERM, pauseAndStop, "signal: terminated"},
+		"stop, caller cancelled":   {ignoresSIGTERM, func(s *Supervisor) error { return s.Stop(cancelled(), "it") }, "signal: killed"},
+		"kill":                     {endsOnSIGTERM, kill, "signal: killed"},
+		"kill the paused":          {endsOnSIGTERM, func(s *Supervisor) error { return errors.Join(s.Pause("it"), kill(s)) }, "signal: killed"},
+		"stop twice":               {endsOnSIGTERM, func(s *Supervisor) error { return errors.Join(stop(s), stop(s)) }, "signal: terminated"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func cancelled() context.Context {
 }
 
 func TestPauseAndResume(t *testing.T) {
-	s, _ := launch(t, obedient)
+	s, _ := launch(t, endsOnSIGTERM)
 	if err := s.Pause("it"); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	s, changes := launch(t, obedient)
+	s, changes := launch(t, endsOnSIGTERM)
 	first := get(t, s)
 	if err := s.Start("it"); !errors.Is(err, ErrRunning) {
 		t.Errorf("starting what runs: %v, want %v", err, ErrRunning)
@@ -168,7 +168,7 @@ func TestUnexpectedEnd(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	s, _ := launch(t, obedient)
+	s, _ := launch(t, endsOnSIGTERM)
 	if err := s.Kill("other"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("killing an unknown process: %v, want %v", err, ErrUnknown)
 	}
@@ -200,8 +200,8 @@ func TestEnvironmentAndLog(t *testing.T) {
 // restarting launches a shell script that is restarted by the policy.
 func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
 	t.Helper()
-	s := New(Config{Patience: time.Minute, Changed: func(map[string]ID) {}, Clock: clock.RealClock{}})
-	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log"), Patience: 100 * time.Millisecond, Restart: policy}
+	s := New(Config{StopTimeout: time.Minute, Changed: func(map[string]ID) {}, Clock: clock.RealClock{}})
+	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log"), StopTimeout: 100 * time.Millisecond, Restart: policy}
 	if err := s.Launch(spec); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
 // A process that ends by itself is restarted, at once and then after a wait; one that was ended is
 // not, whether it ran or waited.
 func TestRestartPolicy(t *testing.T) {
-	s := restarting(t, &Backoff{First: time.Hour, Max: time.Hour, Stable: time.Hour}, obedient)
+	s := restarting(t, &Backoff{First: time.Hour, Max: time.Hour, Stable: time.Hour}, endsOnSIGTERM)
 	if err := s.Crash("it"); err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestForget(t *testing.T) {
-	s, _ := launch(t, obedient)
+	s, _ := launch(t, endsOnSIGTERM)
 	if err := s.Forget("it"); !errors.Is(err, ErrRunning) {
 		t.Errorf("forgetting what runs: %v, want %v", err, ErrRunning)
 	}
@@ -271,7 +271,7 @@ func TestForget(t *testing.T) {
 		t.Errorf("it is still known: %v", err)
 	}
 	// The name can be used again.
-	if err := s.Launch(Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", obedient}, Log: os.DevNull}); err != nil {
+	if err := s.Launch(Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", endsOnSIGTERM}, Log: os.DevNull}); err != nil {
 		t.Error(err)
 	}
 }

@@ -229,7 +229,8 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// checkImage checks everything that the image in a folder promises, except what its binary does.
+// checkImage checks everything that is guaranteed of the image in a folder, except what its binary
+// does.
 func checkImage(t *testing.T, dir string, platforms []string, r release) {
 	t.Helper()
 	index, err := open(dir)

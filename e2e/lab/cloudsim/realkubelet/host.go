@@ -153,8 +153,8 @@ func (h *Host) PowerOff(id string, grace time.Duration) bool {
 		return false
 	}
 	m.off, m.grace = true, grace
-	if m.hurry != nil { // Its graceful shutdown takes too long now.
-		m.hurry()
+	if m.endGrace != nil { // Its graceful shutdown takes too long now.
+		m.endGrace()
 	}
 	h.loop.Wake(id)
 	return false
@@ -195,15 +195,15 @@ func (h *Host) step(ctx context.Context, id string) time.Duration {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := h.lookAfter(ctx, m, health, volumes); err != nil && ctx.Err() == nil {
+	if err := h.maintain(ctx, m, health, volumes); err != nil && ctx.Err() == nil {
 		h.say(m, err.Error())
 	}
 	return pollInterval
 }
 
-// lookAfter starts the VM, stops it or lets it continue, notices its death, updates its volumes,
+// maintain starts the VM, stops it or lets it continue, observes its end, updates its volumes,
 // and does the cloud's part of its joining.
-func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, volumes []string) error {
+func (h *Host) maintain(ctx context.Context, m *machine, health guest.Health, volumes []string) error {
 	if m.dead || m.BootstrapToken == "" {
 		if m.BootstrapToken == "" {
 			h.say(m, "no bootstrap token in the user data: its kubelet cannot join and is not started")
@@ -269,16 +269,16 @@ func (h *Host) end(ctx context.Context, m *machine) time.Duration {
 func (h *Host) forget(ctx context.Context, m *machine) time.Duration {
 	h.mu.Lock()
 	grace := m.grace
-	kindly, hurry := context.WithCancel(ctx)
-	defer hurry()
-	m.hurry = hurry
+	graceful, endGrace := context.WithCancel(ctx)
+	defer endGrace()
+	m.endGrace = endGrace
 	h.mu.Unlock()
-	err := remove(kindly, h.cfg.Clock, m.dir, grace)
+	err := remove(graceful, h.cfg.Clock, m.dir, grace)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m.hurry = nil
+	m.endGrace = nil
 	if err != nil {
-		if kindly.Err() == nil {
+		if graceful.Err() == nil {
 			h.cfg.Log.Warn("A VM has not ended; trying again", "instance", m.ID, "err", err)
 		}
 		return pollInterval

@@ -41,11 +41,11 @@ const (
 // machine is a VM that is on. The fields of the first group are guarded by Host.mu; the others are
 // only used by the steps of this VM, which never overlap.
 type machine struct {
-	off     bool
-	grace   time.Duration
-	hurry   context.CancelFunc // ends a graceful shutdown; nil when there is none
-	health  guest.Health
-	volumes []string
+	off      bool
+	grace    time.Duration
+	endGrace context.CancelFunc // ends a graceful shutdown; nil when there is none
+	health   guest.Health
+	volumes  []string
 
 	guest.VM
 	dir      string

@@ -243,7 +243,7 @@ func TestJoinGivesUp(t *testing.T) {
 		c.pass(giveUpAfter + 2*lastRetry)
 		attempts := len(c.proofs)
 		c.pass(time.Hour)
-		if len(c.proofs) != attempts || !c.said("gave up") {
+		if len(c.proofs) != attempts || !c.said("stopped trying") {
 			t.Errorf("it still retries; console: %q", c.cloud.console)
 		}
 	})

@@ -41,7 +41,7 @@ func (h *Host) join(ctx context.Context, v *vm, health guest.Health) time.Durati
 		return guest.Never
 	}
 	if now.Sub(v.since) > giveUpAfter {
-		h.cloud.Console(v.ID, "gave up joining")
+		h.cloud.Console(v.ID, "stopped trying to join")
 		return guest.Never
 	}
 	if message := err.Error(); message != v.lastFailure {
