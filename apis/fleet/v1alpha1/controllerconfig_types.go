@@ -27,7 +27,7 @@ type ControllerConfig struct {
 	// Spec has the values.
 	// +optional
 	Spec ControllerConfigSpec `json:"spec,omitempty,omitzero"`
-	// Status is what was last seen.
+	// Status is the last observed state.
 	// +optional
 	Status ControllerConfigStatus `json:"status,omitempty,omitzero"`
 }
@@ -93,7 +93,7 @@ type CABundle struct {
 	PEM string `json:"pem"`
 }
 
-// ControllerConfigStatus is what was last seen of the templates.
+// ControllerConfigStatus is the last observed state of the templates.
 type ControllerConfigStatus struct {
 	// ObservedGeneration is the generation of the spec that this status belongs to.
 	// +optional

@@ -22,18 +22,20 @@ func (p AnnotationPrefix) CurrentConfig() string { return string(p) + "/currentC
 // operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) DesiredConfig() string { return string(p) + "/desiredConfig" }
 
-// State is what the daemon reports about the Node, a NodeState.
+// State is the state of the Node as its daemon reports it, a NodeState.
 //
 // On: Nodes. By: daemon. Value: `done`, `working`, `degraded`, `unreconcilable`. See:
 // operations/machine-config-daemon.md#follow-the-node.
 func (p AnnotationPrefix) State() string { return string(p) + "/state" }
 
-// Reason is why the state is what it is, for people: at most 2,000 characters.
+// Reason explains the state, for people: at most 2,000
+// characters.
 //
 // On: Nodes. By: daemon. Value: text. See: operations/machine-config.md#a-node-is-degraded.
 func (p AnnotationPrefix) Reason() string { return string(p) + "/reason" }
 
-// DesiredDrain is what the daemon requests for a configuration: a drain, or the end of its cordon.
+// DesiredDrain is the request of a daemon for a configuration: a drain, or
+// the end of its cordon.
 //
 // On: Nodes. By: daemon. Value: `drain-<config>`, `uncordon-<config>`. See:
 // operations/machine-config.md#drain.
@@ -65,7 +67,7 @@ func DrainFor(config string) string { return "drain-" + config }
 // RenderedMachineConfig.
 func UncordonFor(config string) string { return "uncordon-" + config }
 
-// NodeState is what a daemon reports about its Node.
+// NodeState is the state of a Node as its daemon reports it.
 type NodeState string
 
 // States of a Node.

@@ -6,7 +6,7 @@
 //     kernel arguments, and more.
 //   - A MachineConfigPool selects MachineConfigs and Nodes, and limits how many of its Nodes may be
 //     updated at a time.
-//   - A RenderedMachineConfig is what all MachineConfigs of a pool result in. Its name contains a
+//   - A RenderedMachineConfig is the result of all MachineConfigs of a pool. Its name contains a
 //     hash of its content; it never changes.
 //   - A ControllerConfig has the values that templates of MachineConfigs are filled with.
 //   - A KubeletConfig has settings of kubelets for the pools that it selects.

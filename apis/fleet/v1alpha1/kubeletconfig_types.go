@@ -25,7 +25,7 @@ type KubeletConfig struct {
 	// Spec has the settings.
 	// +optional
 	Spec KubeletConfigSpec `json:"spec,omitempty,omitzero"`
-	// Status is what was last seen.
+	// Status is the last observed state.
 	// +optional
 	Status KubeletConfigStatus `json:"status,omitempty,omitzero"`
 }
@@ -53,7 +53,7 @@ type KubeletConfigSpec struct {
 	KubeletConfig runtime.RawExtension `json:"kubeletConfig,omitempty,omitzero"`
 }
 
-// KubeletConfigStatus is what was last seen of a KubeletConfig.
+// KubeletConfigStatus is the last observed state of a KubeletConfig.
 type KubeletConfigStatus struct {
 	// ObservedGeneration is the generation of the spec that this status belongs to.
 	// +optional
@@ -70,7 +70,7 @@ type KubeletConfigStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// KubeletConfigPoolStatus is what a KubeletConfig has come to in one pool.
+// KubeletConfigPoolStatus is the state of a KubeletConfig in one pool.
 type KubeletConfigPoolStatus struct {
 	// Name of the pool.
 	Name string `json:"name"`

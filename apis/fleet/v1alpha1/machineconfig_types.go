@@ -84,7 +84,7 @@ const (
 	Kernel64KPages KernelType = "64k-pages"
 )
 
-// RenderedMachineConfig is what all MachineConfigs of a pool result in. Its name is that of the
+// RenderedMachineConfig is the result of all MachineConfigs of a pool. Its name is that of the
 // pool with a hash of its spec, so that a reader can verify it; the API server rejects changes.
 //
 // +genclient
@@ -115,7 +115,7 @@ type RenderedMachineConfigList struct {
 	Items           []RenderedMachineConfig `json:"items"`
 }
 
-// RenderedMachineConfigSpec is all that the daemon on a Node needs to know. Its Ignition config has
+// RenderedMachineConfigSpec contains all that the daemon on a Node needs. Its Ignition config has
 // version 3.5.
 type RenderedMachineConfigSpec struct {
 	MachineConfigSpec `json:",inline"`
@@ -147,7 +147,7 @@ type ActionRule struct {
 	// SSHKeys is true for the authorized keys of users.
 	// +optional
 	SSHKeys bool `json:"sshKeys,omitempty"`
-	// Action is what the Node does: None, DaemonReload, Reload or Restart of a service, or Reboot.
+	// Action is the action of the Node: None, DaemonReload, Reload or Restart of a service, or Reboot.
 	// +kubebuilder:validation:Enum=None;DaemonReload;Reload;Restart;Reboot
 	Action ActionType `json:"action"`
 	// Service is the systemd unit to reload or restart.

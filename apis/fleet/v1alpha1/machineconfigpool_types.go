@@ -27,10 +27,10 @@ type MachineConfigPool struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MachineConfigPoolSpec `json:"spec,omitempty,omitzero"`
-	// Status is what was last seen.
+	// Status is the last observed state.
 	// +optional
 	Status MachineConfigPoolStatus `json:"status,omitempty,omitzero"`
 }
@@ -113,7 +113,7 @@ const (
 	RolloutMachineDeployment RolloutType = "MachineDeployment"
 )
 
-// MachineConfigPoolStatus is what was last seen of a pool.
+// MachineConfigPoolStatus is the last observed state of a pool.
 type MachineConfigPoolStatus struct {
 	// ObservedGeneration is the generation of the spec that this status belongs to.
 	// +optional

@@ -18,10 +18,10 @@ const (
 	// MachineDeploymentFrozen is True while one of its MachineSets has the label freeze=True, and may
 	// not create machines. Else it is not there.
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
-	// MachineDeploymentMachinesReleased is what MachineSetMachinesReleased is, of the first of its
+	// MachineDeploymentMachinesReleased repeats MachineSetMachinesReleased, of the first of its
 	// MachineSets. MCM does not have it.
 	MachineDeploymentMachinesReleased MachineDeploymentConditionType = "MachinesReleased"
-	// MachineDeploymentCreationDelayed is what MachineSetCreationDelayed is, of the first of its
+	// MachineDeploymentCreationDelayed repeats MachineSetCreationDelayed, of the first of its
 	// MachineSets. MCM does not have it.
 	MachineDeploymentCreationDelayed MachineDeploymentConditionType = "CreationDelayed"
 	// MachineDeploymentValid is False while the spec cannot work, or no new machine gets a VM because
@@ -49,8 +49,8 @@ const (
 	// MachineSetReplicaFailure is True while the API server refuses to create or delete Machines of
 	// the set. Else it is not there.
 	MachineSetReplicaFailure MachineSetConditionType = "ReplicaFailure"
-	// MachineSetMachineCreateFailure is what MachineDeploymentMachineCreateFailure is, on a set. MCM
-	// does not have it.
+	// MachineSetMachineCreateFailure has the meaning of MachineDeploymentMachineCreateFailure, on a
+	// set. MCM does not have it.
 	MachineSetMachineCreateFailure MachineSetConditionType = "MachineCreateFailure"
 	// MachineSetFrozen is True while the set has the label freeze=True, and may not create machines.
 	// Else it is not there.
@@ -63,13 +63,13 @@ const (
 	// their creation, so that the next is created some time after the failure of the last. Else it is
 	// not there. MCM does not have it.
 	MachineSetCreationDelayed MachineSetConditionType = "CreationDelayed"
-	// MachineSetValid is what MachineDeploymentValid is, on a set; remarks are on one without a
-	// controller. MCM does not have it.
+	// MachineSetValid has the meaning of MachineDeploymentValid, on a set; remarks are on one without
+	// a controller. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
-	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a
-	// controller. MCM does not have it.
+	// MachineSetCircuitBreakerOpen has the meaning of MachineDeploymentCircuitBreakerOpen, on a set
+	// without a controller. MCM does not have it.
 	MachineSetCircuitBreakerOpen MachineSetConditionType = "CircuitBreakerOpen"
-	// MachineSetAPIServerAway is what MachineDeploymentAPIServerAway is, on a set without a
+	// MachineSetAPIServerAway has the meaning of MachineDeploymentAPIServerAway, on a set without a
 	// controller. MCM does not have it.
 	MachineSetAPIServerAway MachineSetConditionType = "APIServerAway"
 )

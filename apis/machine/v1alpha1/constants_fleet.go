@@ -343,7 +343,7 @@ const (
 	// On: Leases of the leader and of sessions. By: fleet. Value: number. See:
 	// operations/disaster.md#the-number-of-slots-is-wrong.
 	AnnotationSlots = FleetDomain + "slots"
-	// AnnotationShardBy is what of a root's key decides its slot.
+	// AnnotationShardBy names the part of a root's key that decides its slot.
 	//
 	// On: Leases of the leader and of sessions. By: fleet. Value: `deployment`, `namespace`. See:
 	// operations/disaster.md#the-number-of-slots-is-wrong.

@@ -38,7 +38,7 @@ const (
 
 // Condition types of a MachineSet whose machines wait to be deleted.
 const (
-	// MachineSetDeletionsHeld is what MachineDeploymentDeletionsHeld is, on a set without a
+	// MachineSetDeletionsHeld has the meaning of MachineDeploymentDeletionsHeld, on a set without a
 	// controller. One with a controller has it while machines that it should delete are not, because
 	// deletions are held.
 	MachineSetDeletionsHeld MachineSetConditionType = "DeletionsHeld"

@@ -14,7 +14,7 @@ type EventReason struct {
 	On []string
 	// When it is emitted, and how often, in sentences.
 	When string
-	// Do is what the user should do about it, in sentences; "" means nothing.
+	// Do describes the user's next step, in sentences; "" means nothing.
 	Do string
 }
 

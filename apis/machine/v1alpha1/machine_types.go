@@ -28,10 +28,10 @@ type Machine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MachineSpec `json:"spec,omitempty,omitzero"`
-	// Status is what was last seen.
+	// Status is the last observed state.
 	// +optional
 	Status MachineStatus `json:"status,omitempty,omitzero"`
 }
@@ -59,8 +59,8 @@ type MachineSpec struct {
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
 
-	// NodeTemplateSpec is what the Node has to carry. Labels, annotations and taints are kept in sync
-	// with the Node; the rest has no effect.
+	// NodeTemplateSpec contains what the Node has to carry. Labels, annotations and taints are kept in
+	// sync with the Node; the rest has no effect.
 	// +optional
 	NodeTemplateSpec NodeTemplateSpec `json:"nodeTemplate,omitempty,omitzero"`
 
@@ -82,7 +82,7 @@ type ClassSpec struct {
 	Name string `json:"name,omitempty"`
 }
 
-// NodeTemplateSpec is what a Node has to carry.
+// NodeTemplateSpec contains what a Node has to carry.
 type NodeTemplateSpec struct {
 	// Labels and annotations for the Node.
 	// +optional
@@ -135,7 +135,7 @@ type MachineConfiguration struct {
 	NodeConditions *string `json:"nodeConditions,omitempty"`
 }
 
-// MachineTemplateSpec is what new machines are created from.
+// MachineTemplateSpec is the template of new machines.
 //
 // +kubebuilder:validation:XValidation:rule=`self.?spec.?class.hasValue() || (oldSelf.hasValue() && !oldSelf.?spec.?class.hasValue())`,optionalOldSelf=true,fieldPath=".spec.class",reason=FieldValueRequired,message="Kind and name of the class are required"
 type MachineTemplateSpec struct {
@@ -148,7 +148,7 @@ type MachineTemplateSpec struct {
 	Spec MachineSpec `json:"spec,omitempty,omitzero"`
 }
 
-// MachineStatus is what was last seen of a machine.
+// MachineStatus is the last observed state of a machine.
 type MachineStatus struct {
 	// Addresses of the VM. Set only where there is no target cluster whose Node would have them.
 	// +optional
@@ -203,7 +203,8 @@ type CurrentStatus struct {
 	PreserveExpiryTime *metav1.Time `json:"preserveExpiryTime,omitempty"`
 }
 
-// MachineSummary is what the status of a MachineSet or MachineDeployment reports of one machine.
+// MachineSummary contains what the status of a MachineSet or MachineDeployment reports of one
+// machine.
 type MachineSummary struct {
 	// Name of the Machine.
 	// +optional

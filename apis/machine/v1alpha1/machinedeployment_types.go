@@ -37,10 +37,10 @@ type MachineDeployment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MachineDeploymentSpec `json:"spec,omitempty,omitzero"`
-	// Status is what was last seen.
+	// Status is the last observed state.
 	// +optional
 	Status MachineDeploymentStatus `json:"status,omitempty,omitzero"`
 }
@@ -77,7 +77,7 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`(!has(self.matchLabels) || self.matchLabels.all(k, !(k in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || k.startsWith("fleet.machine.sapcloud.io/")))) && (!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.key in ["node", "node.machine.sapcloud.io/update-result", "machine-template-hash", "freeze", "node.machine.sapcloud.io/scale-up-disabled"] || e.key.startsWith("fleet.machine.sapcloud.io/"))))`,reason=FieldValueForbidden,message="must not use labels that the controllers write (node, machine-template-hash, freeze, node.machine.sapcloud.io/update-result, node.machine.sapcloud.io/scale-up-disabled, and those below fleet.machine.sapcloud.io/): what they create would not match it any more, and be created again without end"
 	// +kubebuilder:validation:XValidation:rule=`!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ["In", "NotIn"] ? has(e.values) && e.values.size() > 0 : e.operator in ["Exists", "DoesNotExist"] && (!has(e.values) || e.values.size() == 0))`,fieldPath=".matchExpressions",message="operators are In and NotIn with values, Exists and DoesNotExist without"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Template is what new machines are created from. A change of its labels, its annotations or its
+	// Template is the template of new machines. A change of its labels, its annotations or its
 	// class' name or API group replaces the machines; every other change is applied to the existing
 	// machines.
 	Template MachineTemplateSpec `json:"template"`
@@ -191,7 +191,7 @@ type RollbackConfig struct {
 	Revision int64 `json:"revision,omitempty"`
 }
 
-// MachineDeploymentStatus is what was last seen of a deployment's machines.
+// MachineDeploymentStatus is the last observed state of a deployment's machines.
 type MachineDeploymentStatus struct {
 	// ObservedGeneration is the generation of the spec that this status belongs to.
 	// +optional

@@ -33,10 +33,10 @@ type MachineSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	// +optional
 	Spec MachineSetSpec `json:"spec,omitempty,omitzero"`
-	// Status is what was last seen.
+	// Status is the last observed state.
 	// +optional
 	Status MachineSetStatus `json:"status,omitempty,omitzero"`
 }
@@ -75,7 +75,7 @@ type MachineSetSpec struct {
 	// template's.
 	// +optional
 	MachineClass ClassSpec `json:"machineClass,omitempty,omitzero"`
-	// Template is what new machines are created from.
+	// Template is the template of new machines.
 	// +optional
 	Template MachineTemplateSpec `json:"template,omitempty,omitzero"`
 	// MinReadySeconds is copied from the MachineDeployment. Its meaning is described there.
@@ -87,7 +87,7 @@ type MachineSetSpec struct {
 	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
 }
 
-// MachineSetStatus is what was last seen of a set's machines.
+// MachineSetStatus is the last observed state of a set's machines.
 type MachineSetStatus struct {
 	// Replicas is the number of machines there are, those being deleted included.
 	// +optional

@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/crds"
 )
 
-// definition is what users and other programs see of a kind.
+// definition contains the parts of a kind that users and other programs see.
 type definition struct {
 	Names        string
 	Columns      []string

@@ -153,8 +153,8 @@ func validateSelector(selector *metav1.LabelSelector, template map[string]string
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
 	if parsed.Empty() {
-		greedy := field.Invalid(path, "", "must not be empty: it would select every machine")
-		return field.ErrorList{greedy.WithOrigin(v1alpha1.ReasonSelectorMatchesEverything)}
+		invalid := field.Invalid(path, "", "must not be empty: it would select every machine")
+		return field.ErrorList{invalid.WithOrigin(v1alpha1.ReasonSelectorMatchesEverything)}
 	}
 	if !parsed.Matches(labels.Set(template)) {
 		blind := field.Invalid(path, parsed.String(), "is not matching with spec.template.metadata.labels")
@@ -283,7 +283,7 @@ func validateLimit(limit *intstr.IntOrString, replicas int32, path *field.Path) 
 	return nil
 }
 
-// KindOfClasses is what class.kind has to be; every other kind means the same.
+// KindOfClasses is the valid value of class.kind; every other kind means the same.
 const KindOfClasses = "MachineClass"
 
 // RemarksOnMachineDeployment returns what works, as in MCM, and hardly as its author expects.
