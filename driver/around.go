@@ -11,8 +11,8 @@ type Call struct {
 	Op Op
 	// Method is the name of the method.
 	Method string
-	// Target is what the request has of it. Of a resource that is deleted, the Machine has namespace,
-	// name and UID only.
+	// Target is the part that the request has. Of a resource that is deleted, the Machine has
+	// namespace, name and UID only.
 	Target Target
 	// UserData is that of a create.
 	UserData []byte

@@ -71,7 +71,8 @@ type Driver interface {
 	GetVolumeIDs(ctx context.Context, req GetVolumeIDsRequest) (GetVolumeIDsResponse, error)
 }
 
-// Target is what nearly every request names: a machine, its class, and the class' credentials.
+// Target contains what nearly every request names: a machine, its class, and the class'
+// credentials.
 type Target struct {
 	// Machine is read only. A client that may write it can have put any provider ID there.
 	Machine *v1alpha1.Machine
@@ -113,8 +114,9 @@ type GetUnknownFieldsResponse struct {
 // CreateMachineRequest requests a VM.
 type CreateMachineRequest struct {
 	Target
-	// UserData is what the VM boots with, all placeholders filled in: at most MaxUserData bytes. It is
-	// that of the class' credentialsSecretRef or, if that has none, of its secretRef.
+	// UserData is the user data that the VM boots with, all placeholders filled in: at most
+	// MaxUserData bytes. It is that of the class' credentialsSecretRef or, if that has none, of its
+	// secretRef.
 	UserData []byte
 }
 
@@ -126,7 +128,7 @@ type CreateMachineResponse struct {
 	LastKnownState string
 }
 
-// VM is what a cloud reports of a machine.
+// VM contains what a cloud reports of a machine.
 type VM struct {
 	// ProviderID equals spec.providerID of the Node that the VM becomes, in the form that IdenticalVM
 	// accepts.

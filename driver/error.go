@@ -146,7 +146,7 @@ func Pendingf(op Op, code Code, format string, args ...any) *Error {
 }
 
 // Throttledf returns an Error, Unavailable, of a request that was refused because there were too
-// many; wait is what the cloud requests, 0 for none.
+// many; wait is the time that the cloud requests, 0 for none.
 func Throttledf(op Op, wait time.Duration, format string, args ...any) *Error {
 	err := Errorf(op, Unavailable, format, args...)
 	err.Throttled, err.RetryAfter = true, wait

@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Sweeper is what a Driver implements, too, if its cloud can list what was created for Machines.
+// Sweeper is implemented by a Driver if its cloud can list what was created for Machines.
 // With it the fleet finds VMs, and other resources, that belong to no Machine any more. Nothing of
 // a cloud whose driver has no Sweeper is ever deleted without its Machine.
 type Sweeper interface {

@@ -58,7 +58,7 @@ func (a answers) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// part is what an answer to an operation has: a list of items, or another element.
+// part is the content of an answer to an operation: a list of items, or another element.
 type part struct {
 	name   string
 	isList bool

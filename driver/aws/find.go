@@ -29,7 +29,7 @@ const (
 	volumePrefix = "vol-"
 )
 
-// look is what find has found apart from a Machine's VM.
+// look contains what find has found apart from a Machine's VM.
 type look struct {
 	// left reports whether the provider ID names a VM that is not the Machine's.
 	left bool

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/unseen"
 )
 
-// setting is what is to be set on a network interface after the create.
+// setting is a value to be set on a network interface after the create.
 type setting struct {
 	nic string
 	// prefixes is how many IPv6 prefixes are missing; 0 means that the check of source and destination

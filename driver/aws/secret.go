@@ -26,7 +26,7 @@ const (
 	SecretEndpoint = "endpoint"
 )
 
-// identity is what the requests of a Secret are authenticated by: either an access key or a token
+// identity authenticates the requests of a Secret: either an access key or a token
 // file with a role.
 type identity struct {
 	accessKeyID, secretAccessKey string

@@ -22,7 +22,7 @@ type Rates struct{ Reads, Writes, Deletes int }
 // DefaultRates are the limits of Azure Resource Manager for a subscription and region.
 func DefaultRates() Rates { return Rates{Reads: 12_000, Writes: 1_200, Deletes: 15_000} }
 
-// kind is what the cloud counts requests by.
+// kind is a class of requests that the cloud counts.
 type kind string
 
 const (
@@ -69,12 +69,12 @@ func (e *budgetError) Error() string {
 // of the cloud fills a new one.
 const maxBudgets = 4096
 
-// budgets are what is left of the limits of subscriptions, as the cloud's answers report it. A
+// budgets records what is left of the limits of subscriptions, as the cloud's answers report it. A
 // request that the cloud would refuse is not sent, and its caller does not wait for its turn: it
 // gets the time to wait.
 //
 // Each replica has its share of what was left at the last answer, and of what the limit adds since.
-// The sum over all replicas is what the cloud has, so that they need not communicate.
+// The sum over all replicas is the limit of the cloud, so that they need not communicate.
 type budgets struct {
 	clock clock.PassiveClock
 	rates Rates

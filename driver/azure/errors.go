@@ -85,7 +85,7 @@ func tokenError(op driver.Op, now time.Time, resp *http.Response) *driver.Error 
 // exist. It is not the absence of a VM, which may be in the group that the class has named before.
 const codeNoGroup = "ResourceGroupNotFound"
 
-// refusedError is what the cloud answers to a request that it refuses.
+// refusedError is the cloud's answer to a request that it refuses.
 type refusedError struct{ code, message string }
 
 // Error returns the cloud's code and its message.

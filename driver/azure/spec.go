@@ -105,7 +105,7 @@ type DataDisk struct {
 	ImageRef           *ImageReference `json:"imageRef,omitempty"`
 }
 
-// OSProfile is what is set in the operating system. The computer has the name of the VM, no
+// OSProfile contains what is set in the operating system. The computer has the name of the VM, no
 // password can be used, and the custom data is the user data.
 type OSProfile struct {
 	AdminUsername      string             `json:"adminUsername,omitempty"`

@@ -12,7 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9"
 )
 
-// parts are what a VM is built from.
+// parts are the resources that a VM is built from.
 type parts struct {
 	spec      ProviderSpec
 	vm, nic   resourceID

@@ -27,7 +27,7 @@ type cloud struct {
 	creates int
 	failure drivertest.Failure
 	healed  chan struct{}
-	// hold, if set, is what a create waits for, after its VM was created.
+	// hold, if set, blocks a create after its VM was created.
 	hold chan struct{}
 	// hidden has GetMachineStatus return Unimplemented.
 	hidden bool

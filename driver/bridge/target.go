@@ -20,7 +20,7 @@ import (
 // without any.
 const noUserData = "# not needed"
 
-// target is what a request of Machine Controller Manager names.
+// target contains the objects that a request of Machine Controller Manager names.
 type target struct {
 	machine *mcm.Machine
 	class   *mcm.MachineClass

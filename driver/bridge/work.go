@@ -17,8 +17,8 @@ var errUnderWay = errors.New("the driver's work for this machine is under way")
 // maxTasks is how many Machines a bridge works for at a time.
 const maxTasks = 2000
 
-// work is what the driver does beyond single calls: at most one task for a Machine. It saves
-// requests, and no correctness depends on it: a process that has forgotten its tasks asks the
+// work contains the tasks of the driver beyond single calls: at most one task for a Machine. It
+// saves requests, and no correctness depends on it: a process that has forgotten its tasks asks the
 // cloud.
 type work struct {
 	answerAfter, limit time.Duration

@@ -27,7 +27,7 @@ func (s *suite) callTimeout() time.Duration {
 	return s.CallTimeout
 }
 
-// check fails the test unless err is what a driver may return: nil, or an *Error that names its
+// check fails the test unless err is one that a driver may return: nil, or an *Error that names its
 // operation and has a code. It returns the code.
 func (s *suite) check(op driver.Op, err error) driver.Code {
 	s.t.Helper()

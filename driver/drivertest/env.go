@@ -75,7 +75,7 @@ type VM struct {
 	MachineUID types.UID
 }
 
-// Tag is what a VM shows of the machine for which it was created. A cloud without tags may show it
+// Tag is the mark on a VM of the machine for which it was created. A cloud without tags may show it
 // otherwise.
 type Tag string
 

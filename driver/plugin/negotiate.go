@@ -33,7 +33,7 @@ type refusalError struct{ why string }
 // Error returns the reason.
 func (e *refusalError) Error() string { return e.why }
 
-// errNotServing is what a driver reports of its own health.
+// errNotServing is the report of a driver that it is not healthy.
 var errNotServing = errors.New("the driver reports that it does not serve now")
 
 // errReplaced is that another connection was created during a negotiation, so that it is not known

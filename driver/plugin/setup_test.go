@@ -181,7 +181,7 @@ func (f *foreign) ListMachines(_ *driverv1.ListMachinesRequest, stream grpc.Serv
 	return f.list(stream)
 }
 
-// version1 is what a driver answers that may be used.
+// version1 returns a valid answer of a driver.
 func version1() *driverv1.NegotiateResponse {
 	return &driverv1.NegotiateResponse{Versions: []uint32{1}}
 }

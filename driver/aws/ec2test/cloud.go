@@ -77,7 +77,7 @@ type Attached struct {
 	endsWithOwner bool
 }
 
-// tokenRecord is what is known of a client token.
+// tokenRecord contains what is known of a client token.
 type tokenRecord struct {
 	parameters string
 	instance   string

@@ -49,7 +49,7 @@ func tagsOf(form url.Values, resource string) map[string]string {
 	return tags
 }
 
-// filters is what a request filters by: all of them, and one of the values of each.
+// filters contains the filters of a request: all of them, and one of the values of each.
 type filters []url.Values
 
 // matches reports whether a resource with tags and a state meets the filters.

@@ -43,7 +43,7 @@ func behind(t *testing.T, cloud http.Handler) (*azuretest.Proxy, *http.Client) {
 	return proxy, &http.Client{Transport: transport}
 }
 
-// answer is what a request is answered with.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header

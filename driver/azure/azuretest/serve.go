@@ -80,7 +80,7 @@ func (c *Cloud) carryOut(w http.ResponseWriter, r *http.Request, body []byte) fu
 	return answer
 }
 
-// path is what a request is about.
+// path names the resource of a request.
 type path struct {
 	subscription, group string
 	kind                string // provider and type, in lower case

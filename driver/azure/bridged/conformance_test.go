@@ -20,7 +20,7 @@ import (
 const (
 	// weaknessVariable is the number of the weakness that a process of TestWeaknesses tries.
 	weaknessVariable = "BRIDGED_WEAKNESS"
-	// begun is what a test prints when its driver is connected, and the case begins.
+	// begun is the line that a test prints when its driver is connected, and the case begins.
 	begun = "the case begins"
 )
 

@@ -173,7 +173,7 @@ func (s *site) start(t *testing.T, socket, certificate string) {
 	})
 }
 
-// environment is what a process needs to find the cloud behind the proxy.
+// environment returns what a process needs to find the cloud behind the proxy.
 func environment(proxy *azuretest.Proxy, certificate string) []string {
 	return []string{"HTTPS_PROXY=" + proxy.URL(), "NO_PROXY=", "SSL_CERT_FILE=" + certificate}
 }

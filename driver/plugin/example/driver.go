@@ -27,7 +27,7 @@ var (
 	_ driver.Sweeper = (*cloud)(nil)
 )
 
-// vm is what the cloud stores of a VM: the four tags, and what the user has requested.
+// vm contains what the cloud stores of a VM: the four tags, and what the user has requested.
 type vm struct {
 	Namespace      string    `json:"namespace"`
 	Machine        string    `json:"machine"`

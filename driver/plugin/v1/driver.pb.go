@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Capability is what a driver can do beyond what all drivers can.
+// Capability is an ability that not all drivers have.
 type Capability int32
 
 const (
@@ -546,7 +546,7 @@ func (x *Target) GetToken() string {
 	return ""
 }
 
-// VM is what the cloud reports of a machine.
+// VM contains what the cloud reports of a machine.
 type VM struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	ProviderId string                 `protobuf:"bytes,1,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`

@@ -110,7 +110,7 @@ func newCertificate(host string, now time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, nil
 }
 
-// inventory is what there is, and the VMs that were ever created.
+// inventory lists all resources, and the VMs that were ever created.
 type inventory struct {
 	Resources []azuretest.Resource `json:"resources"`
 	Created   []azuretest.Resource `json:"created"`
