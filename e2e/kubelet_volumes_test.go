@@ -51,8 +51,8 @@ func (s *space) volumes() map[string]string {
 	return found
 }
 
-// moves is what a recording shows of volumes that move from a Node to others: from the eviction of
-// their pods until they are attached elsewhere.
+// moves contains what a recording shows of volumes that move from a Node to others: from the
+// eviction of their pods until they are attached elsewhere.
 type moves struct {
 	// order of the pods.
 	order []string

@@ -27,7 +27,7 @@ import (
 // changes anything.
 type try struct{ method, contentType, body string }
 
-// tries are what can be sent to an object: most cannot be carried out.
+// tries returns what can be sent to an object: most cannot be carried out.
 func tries(object *unstructured.Unstructured) (all []try) {
 	self := fmt.Sprintf(`"apiVersion":%q,"kind":%q,"metadata":{"name":%q`, object.GetAPIVersion(), object.GetKind(), object.GetName())
 	patches := []string{`{}`, `[`, `{"metadata":{"finalizers":{}}}`, `{"metadata":{"labels":[]}}`, `{"type":{}}`, `{"kind":"X","apiVersion":"x/y"}`, `{"metadata":{"resourceVersion":"1"}}`}

@@ -146,7 +146,7 @@ func (b *burden) running(ctx context.Context) error {
 	})
 }
 
-// used is what replicas have used within some time.
+// used counts what replicas have used within some time.
 type used struct {
 	took     time.Duration
 	replicas []string

@@ -53,8 +53,8 @@ func perMinute(finished []time.Duration) (counts []int) {
 	return counts
 }
 
-// unevenness is what is finished in the median minute divided by what is finished in the slowest; 1
-// when all are equal.
+// unevenness returns what is finished in the median minute divided by what is finished in the
+// slowest; 1 when all are equal.
 func unevenness(counts []int) float64 {
 	sorted := slices.Sorted(slices.Values(counts))
 	if len(sorted) == 0 || sorted[0] == 0 {

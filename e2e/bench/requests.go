@@ -18,7 +18,7 @@ func counts(r harness.Request) bool {
 	return (isRead || r.IsWrite()) && r.Resource != "leases" && r.Resource != "events" && !strings.HasPrefix(r.User, "system:node:")
 }
 
-// kind is what requests in one line of the table have in common.
+// kind contains what requests in one line of the table have in common.
 type kind struct {
 	who, verb, what string
 	code            int

@@ -21,8 +21,8 @@ const rolled = "rolled"
 // rollPatience bounds one roll, with the creation and deletion of its machines.
 const rollPatience = 10 * time.Minute
 
-// load is what is rolled: so many MachineDeployments of so many machines each. None of the machines
-// may be unavailable.
+// load is the load that is rolled: so many MachineDeployments of so many machines each. None of the
+// machines may be unavailable.
 type load struct {
 	deployments, machines int
 	surge                 intstr.IntOrString
@@ -30,7 +30,7 @@ type load struct {
 
 func (l load) total() int { return l.deployments * l.machines }
 
-// rolling is what was observed of a roll.
+// rolling records what was observed of a roll.
 type rolling struct {
 	// ran and gone are when the new machines first ran and the old ones were gone, since the templates
 	// were changed.

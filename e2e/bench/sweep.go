@@ -42,7 +42,7 @@ const (
 	createdAtOnce = 32
 )
 
-// spent is what a sweep costs.
+// spent contains the costs of a sweep.
 type spent struct {
 	api, cloud counter
 	heap       float64 // bytes, beyond those at the beginning

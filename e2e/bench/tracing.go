@@ -21,7 +21,7 @@ type variant struct {
 	seconds []float64 // of CPU of all replicas, of each round
 }
 
-// tracingVariants are what tracing costs is measured with. Those that trace have a Jaeger, whose
+// tracingVariants returns the settings that are compared. Those that trace have a Jaeger, whose
 // CPU time does not count.
 func tracingVariants() []*variant {
 	return []*variant{

@@ -134,7 +134,7 @@ type load struct {
 }
 
 // loadOf returns the load of the tests: the long form keeps two cores busy, the short form a third
-// of it, so that the faults are what takes time.
+// of it, so that the faults take most of the time.
 func loadOf() load {
 	if testing.Short() {
 		return load{least: 7, ahead: 10, running: 20, size: 3}

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// drawing is what the picture of a run is drawn from: a column for each step, machines above, and
-// the holders of all slots below.
+// drawing contains what the picture of a run is drawn from: a column for each step, machines above,
+// and the holders of all slots below.
 type drawing struct {
 	steps    []timing
 	samples  []sample  // by time

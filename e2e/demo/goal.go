@@ -18,7 +18,7 @@ type progress struct {
 
 func (p progress) String() string { return fmt.Sprintf("%d of %d %s", p.Done, p.Total, p.What) }
 
-// A goal is what a step waits for.
+// A goal is the condition that a step waits for.
 type goal struct {
 	// reach returns the progress.
 	reach func(picture) progress

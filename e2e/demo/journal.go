@@ -25,7 +25,7 @@ type journal struct {
 	deed time.Time
 }
 
-// slotLease is what is known of a slot.
+// slotLease contains what is known of a slot.
 type slotLease struct {
 	holder   string // a session; "" if there is none
 	epoch    int64

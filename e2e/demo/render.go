@@ -26,7 +26,7 @@ const (
 	missed
 )
 
-// scene is all that is shown of a wait.
+// scene contains all that is shown of a wait.
 type scene struct {
 	progress progress
 	facts    []fact

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is what the user sees. On a terminal a scene is drawn over the one before; elsewhere it
-// becomes a line, if it has changed.
+// screen is the output that the user sees. On a terminal a scene is drawn over the one before;
+// elsewhere it becomes a line, if it has changed.
 //
 // Errors of writing are ignored: when the reader is gone, the process gets a signal.
 type screen struct {

@@ -88,7 +88,7 @@ type AzureResource struct {
 // IsVM reports whether the resource is a VM.
 func (r AzureResource) IsVM() bool { return strings.Contains(r.ID, "/virtualMachines/") }
 
-// AzureInventory is what there is, and the VMs that were ever created.
+// AzureInventory lists all resources, and the VMs that were ever created.
 type AzureInventory struct {
 	Resources []AzureResource `json:"resources"`
 	Created   []AzureResource `json:"created"`

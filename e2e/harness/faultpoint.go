@@ -19,9 +19,9 @@ type FaultPoint struct {
 	replicas []string
 }
 
-// Stopped is what a FaultPoint has stopped. While it is stopped the slot cannot be handed over: it
-// is in flight. That lasts for 30 s; then the replica cancels what is in flight, and ends 15 s
-// later.
+// Stopped describes the request or call that a FaultPoint has stopped. While it is stopped the slot
+// cannot be handed over: it is in flight. That lasts for 30 s; then the replica cancels what is in
+// flight, and ends 15 s later.
 type Stopped struct {
 	// Replica sent the request, in the session Session.
 	Replica, Session string

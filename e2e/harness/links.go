@@ -14,8 +14,8 @@ const (
 	LinkCloud   = "cloud"
 )
 
-// Fault is what a link does to its traffic; create one with Cut, Refuse, Delay, Limit or Stall. The
-// zero value is none.
+// Fault is the effect of a link on its traffic; create one with Cut, Refuse, Delay, Limit or Stall.
+// The zero value is none.
 type Fault struct {
 	Kind        string    `json:"kind,omitempty"`
 	Only        Direction `json:"only,omitempty"`

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// SlotsView is what a process reports about itself and its slots at /debug/slots, as far as tests
-// use it.
+// SlotsView contains what a process reports about itself and its slots at /debug/slots, as far as
+// tests use it.
 type SlotsView struct {
 	Session   string
 	Suspended bool

@@ -222,7 +222,7 @@ func (b *bed) served() {
 	})
 }
 
-// identity is what stays when nothing is lost.
+// identity contains what stays when nothing is lost.
 type identity struct{ machine, vm, node string }
 
 // identities returns those of the machines of a MachineDeployment, by name.

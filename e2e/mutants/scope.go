@@ -127,14 +127,14 @@ func protocolFiles() []string {
 	return files
 }
 
-// cachesArea is what caches the objects of slots.
+// cachesArea returns what caches the objects of slots.
 func cachesArea() area {
 	const dir = "shard/slotcache/"
 	return area{"caches", []string{dir + "classes.go", dir + "grant.go", dir + "kind.go", dir + "set.go", "shard/assignment/weights.go"}, nil}
 }
 
-// slotsArea is what decides which slot an object is labeled with, and by which replica, and when it
-// may be reconciled.
+// slotsArea returns what decides which slot an object is labeled with, and by which replica, and
+// when it may be reconciled.
 func slotsArea() area {
 	const pkg = "shard/slotlabel"
 	return area{"slots", []string{
@@ -147,7 +147,7 @@ func slotsArea() area {
 	}}
 }
 
-// namespacesArea is what acquires and releases the Leases of namespaces.
+// namespacesArea returns what acquires and releases the Leases of namespaces.
 func namespacesArea() area {
 	const pkg = "shard/namespacelease"
 	return area{"namespaces", []string{pkg + "/namespacelease.go", pkg + "/reporter.go"}, []net{
@@ -156,7 +156,7 @@ func namespacesArea() area {
 	}}
 }
 
-// reportsArea is what a session finds out about others: when slots were not served, and which
+// reportsArea returns what a session finds out about others: when slots were not served, and which
 // sessions are unfit. The first net is the tests of decisions, which take no time.
 func reportsArea() area {
 	const pkg = "shard/session"
@@ -166,8 +166,8 @@ func reportsArea() area {
 	}}
 }
 
-// accessArea is what decides which connections and requests a replica serves. Its net is the tests
-// of these files, which take a second: others of the package run whole fleets.
+// accessArea returns what decides which connections and requests a replica serves. Its net is the
+// tests of these files, which take a second: others of the package run whole fleets.
 func accessArea() area {
 	const pkg = "internal/serving"
 	const tests = `^Test(.*Connections.*|.*Address.*|SlowClients.*|MetricsAreServed.*|Review.*|ManyTokens.*|AReader.*)$`
@@ -176,8 +176,8 @@ func accessArea() area {
 	}}
 }
 
-// safetyArea is what decides which VMs, Nodes and machines are deleted, frozen or left as they are,
-// and what records it.
+// safetyArea returns what decides which VMs, Nodes and machines are deleted, frozen or left as they
+// are, and what records it.
 func safetyArea() area {
 	nets := []net{
 		{name: "controllers/orphans, without simulation", pkg: "controllers/orphans", level: quick, args: []string{"-test.short", "-test.skip=^(TestSweeps|TestBrokenRules)$"}},

@@ -23,11 +23,11 @@ type sample struct {
 	// Replicas is the number of pods that the StatefulSet has, Serving that of replicas that hold
 	// slots.
 	Replicas, Serving int
-	// Load is what the autoscaler gets: how many replicas the fleet needs.
+	// Load is the value that the autoscaler gets: how many replicas the fleet needs.
 	Load float64
 	// Transitions and Running are machines, by the API server.
 	Transitions, Running int
-	// Event is what happened here.
+	// Event names what happened here.
 	Event string
 }
 

@@ -17,7 +17,7 @@
 //   - The namespace of the MachineClass is a tag, too, and the scope of ListMachines: all classes
 //     of a namespace show the same VMs.
 //   - The ID of the control cluster is a tag as well, where it is known. With the namespace and the
-//     Machine's name and UID it is what a sweep lists by, and a sweep deletes what has the UID and
+//     Machine's name and UID a sweep lists by it, and a sweep deletes what has the UID and
 //     that ID.
 //
 // Each method sends one request, except where its comment says more, and ListMachines, which sends

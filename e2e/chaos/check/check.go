@@ -78,7 +78,7 @@ type Report struct {
 	LateCalls, LateWrites int
 	// Calls and Writes are how many were checked.
 	Calls, Writes int
-	// Sessions are all that have acted.
+	// Sessions lists all that have acted.
 	Sessions int
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
-// catalog is what the cloud offers. It does not change.
+// catalog lists what the cloud offers. It does not change.
 type catalog struct {
 	regions  []cloudapi.Region
 	types    []cloudapi.InstanceType

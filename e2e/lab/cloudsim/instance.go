@@ -16,8 +16,8 @@ import (
 // consoleLines is how many lines of a VM's console are kept.
 const consoleLines = 20
 
-// instance is all that the cloud knows of a VM. It is immutable: a change returns a copy, so that
-// readers need no lock once they have a pointer.
+// instance contains all that the cloud knows of a VM. It is immutable: a change returns a copy, so
+// that readers need no lock once they have a pointer.
 type instance struct {
 	API cloudapi.Instance `json:"api"`
 	// Params is a digest of the request that created it, to distinguish a repeated create from another

@@ -35,7 +35,7 @@ type savedSettings struct {
 	Current cloudapi.Settings `json:"current"`
 }
 
-// contents is all that a store holds.
+// contents is the content of a store.
 type contents struct {
 	instances []*instance // in the order in which they were created
 	volumes   []*cloudapi.Volume

@@ -37,7 +37,7 @@ type Config struct {
 	ReadOnlyRoot bool
 	// User that it runs as.
 	User User
-	// Stdout and Stderr are what it writes to. The caller closes them.
+	// Stdout and Stderr are its outputs. The caller closes them.
 	Stdout, Stderr *os.File
 	// Clock times how leftovers are ended.
 	Clock clock.Clock

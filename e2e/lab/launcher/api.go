@@ -66,7 +66,7 @@ func (l *Launcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.ServeHTTP(w, r)
 }
 
-// actions are what can be done to a process, by name.
+// actions returns the actions on a process, by name.
 func actions(s *supervise.Supervisor) map[string]func(context.Context, string) error {
 	atOnce := func(action func(string) error) func(context.Context, string) error {
 		return func(_ context.Context, name string) error { return action(name) }

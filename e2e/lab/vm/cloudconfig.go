@@ -24,8 +24,8 @@ const (
 	defaultMode fs.FileMode = 0o644
 )
 
-// CloudConfig is what a machine does at its first boot: it writes the files, and then runs the
-// lines, each also after the one before has failed.
+// CloudConfig describes what a machine does at its first boot: it writes the files, and then runs
+// the lines, each also after the one before has failed.
 type CloudConfig struct {
 	Files []File
 	Lines []Line
@@ -42,7 +42,7 @@ type File struct {
 // succeeded.
 type Line []Systemctl
 
-// Verb is what systemctl does.
+// Verb is the command of systemctl.
 type Verb string
 
 // The verbs.

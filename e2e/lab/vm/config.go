@@ -183,7 +183,7 @@ func (c *Config) kubeletDir() string { return filepath.Join(c.Dir, "kubelet") }
 func (c *Config) podLogsDir() string { return filepath.Join(c.Dir, "pods") }
 func (c *Config) rootDir() string    { return filepath.Join(c.Dir, "root") }
 
-// folders are what is mounted into the machine: paths outside by paths inside.
+// folders returns what is mounted into the machine: paths outside by paths inside.
 func (c *Config) folders() map[string]string {
 	all := map[string]string{KubeletDir: c.kubeletDir(), PodLogsDir: c.podLogsDir(), RootDir: c.rootDir()}
 	if c.Volumes != "" {

@@ -18,16 +18,16 @@ const (
 	unitDir = "etc/systemd/system"
 	// bootTarget wants the units that are started at a boot.
 	bootTarget = "multi-user.target"
-	// kubeletUnitFile is what enabling the kubelet needs of its unit, which belongs to the image and
-	// not to user data.
+	// kubeletUnitFile is the part of the kubelet's unit that enabling it needs, which belongs to the
+	// image and not to user data.
 	kubeletUnitFile = "[Install]\nWantedBy=" + bootTarget + "\n"
 	// daemonProgram is the machine-config-daemon of the machine's image, for user data.
 	daemonProgram = "/usr/local/bin/machine-config-daemon"
 )
 
-// software is what user data puts on a machine and starts, in the place of cloud-init and systemd.
-// Only the units of user data and those that every machine has are started, however many others a
-// configuration enables.
+// software contains what user data puts on a machine and starts, in the place of cloud-init and
+// systemd. Only the units of user data and those that every machine has are started, however many
+// others a configuration enables.
 type software struct {
 	config *CloudConfig
 	// root has the files of the machine.

@@ -8,7 +8,7 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 )
 
-// Unit is what this package reads of the file of a service.
+// Unit contains what this package reads of the file of a service.
 type Unit struct {
 	// IsOneshot reports whether its program ends before what requires the unit is started.
 	IsOneshot bool

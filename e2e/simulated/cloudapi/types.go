@@ -117,7 +117,7 @@ const (
 	StateTerminated InstanceState = "terminated"
 )
 
-// BootMode is what a VM becomes when it boots.
+// BootMode is the state of a VM after its boot.
 type BootMode string
 
 // The boot modes; the empty one is BootSimulated.
@@ -263,7 +263,7 @@ type InstanceTypeList struct {
 	Items []InstanceType `json:"items"`
 }
 
-// Image is what a VM boots from.
+// Image is the image that a VM boots from.
 type Image struct {
 	Name string `json:"name"`
 }
@@ -273,7 +273,7 @@ type ImageList struct {
 	Items []Image `json:"items"`
 }
 
-// Network is what a VM is attached to.
+// Network is the network that a VM is attached to.
 type Network struct {
 	Name   string `json:"name"`
 	Region string `json:"region"`
@@ -434,8 +434,8 @@ type VMFaults struct {
 	LoseReadyAfter Duration `json:"loseReadyAfter,omitempty"`
 }
 
-// InPlaceUpdates are what the agent on a VM does when its Node is ready to be updated in place. A
-// change also applies to updates in progress.
+// InPlaceUpdates describes what the agent on a VM does when its Node is ready to be updated in
+// place. A change also applies to updates in progress.
 type InPlaceUpdates struct {
 	// Result of the updates; "" is UpdateSuccessful.
 	Result UpdateResult `json:"result,omitempty"`

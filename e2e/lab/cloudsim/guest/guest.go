@@ -33,7 +33,7 @@ type VM struct {
 	GPU          int64
 	// BootstrapToken was found in the user data; "" when there was none.
 	BootstrapToken string
-	// UserData is what the VM boots with. Only VMs with a real kubelet have it.
+	// UserData is the user data that the VM boots with. Only VMs with a real kubelet have it.
 	UserData []byte
 	// Joined reports whether this VM has registered its Node already; it does not register it again.
 	Joined bool
@@ -74,7 +74,8 @@ type Host interface {
 	Run(ctx context.Context, cloud Cloud) error
 }
 
-// Cloud is what a Host needs of the cloud. Its methods do not block on anything that the Host does.
+// Cloud is the part of the cloud that a Host uses. Its methods do not block on anything that the
+// Host does.
 type Cloud interface {
 	// Joined reports that the VM's Node exists, with its Lease. The line is written to the console.
 	Joined(id, line string)

@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/cloudsim/guest"
 )
 
-// leaseDuration is what kubelets write by default.
+// leaseDuration is the duration that kubelets write by default.
 const leaseDuration = 40 * time.Second
 
 // keepAlive renews the VM's Lease, reports its Node's status, updates it in place and configures

@@ -98,8 +98,8 @@ func inCluster(t *testing.T, test func(c *cluster), objects ...runtime.Object) {
 	})
 }
 
-// react is what the API server does and the fake does not: it sets the UID of a Node, and fails on
-// request.
+// react adds what the API server does and the fake does not: it sets the UID of a Node, and fails
+// on request.
 func (c *cluster) react(action clienttesting.Action) (handled bool, _ runtime.Object, _ error) {
 	if create, ok := action.(clienttesting.CreateAction); ok {
 		if node, ok := create.GetObject().(*corev1.Node); ok {
