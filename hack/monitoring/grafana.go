@@ -24,7 +24,8 @@ func (d dashboard) grafana() object {
 	}
 }
 
-// variables are what a user selects. Series about the fleet have the namespace that it runs in.
+// variables returns the selections of a user. Series about the fleet have the namespace that it
+// runs in.
 func (d dashboard) variables() []object {
 	variable := func(name, label, query string) object {
 		return object{

@@ -25,7 +25,7 @@ type row struct {
 // panel shows some queries.
 type panel struct {
 	Title string `json:"title"`
-	// Shows is what it means, for its tooltip.
+	// Shows describes it, for its tooltip.
 	Shows string `json:"shows"`
 	// Kind is graph, which is the default, stat, which is the last value, or table, which has the last
 	// values with their labels.

@@ -22,7 +22,7 @@ import (
 // in the image. It is the chart's, and that of distroless images.
 const user = "65532:65532"
 
-// content is what the image consists of.
+// content contains what the image consists of.
 type content struct {
 	program program
 

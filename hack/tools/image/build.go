@@ -34,7 +34,7 @@ type build struct {
 	release   release
 }
 
-// release is what is known about the sources. Each may be empty.
+// release contains what is known about the sources. Each may be empty.
 type release struct{ version, commit, date string }
 
 // created returns the time of the image: that of the commit, so that the same sources result in the
@@ -144,7 +144,7 @@ func (b build) compile(ctx context.Context, p program, platform v1.Platform, fil
 	return nil
 }
 
-// program is what an image is built of.
+// program is the program that an image is built of.
 type program struct {
 	// name is that of its binary. module is the folder of its Go module, and folder its own, as seen
 	// from there.

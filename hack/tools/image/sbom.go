@@ -18,7 +18,7 @@ import (
 // unknown is SPDX's word for what the author of a document does not state.
 const unknown = "NOASSERTION"
 
-// notInIdentifiers is what SPDX does not permit in identifiers.
+// notInIdentifiers matches what SPDX does not permit in identifiers.
 var notInIdentifiers = regexp.MustCompile(`[^A-Za-z0-9.]+`)
 
 // sbom returns the list of what is in an image of a program, in SPDX 2.3 as JSON. recorded is what
