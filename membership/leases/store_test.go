@@ -128,17 +128,21 @@ func TestDoEndsAfterTheTimeout(t *testing.T) {
 	})
 }
 
-// witness records what a watch shows.
-type witness struct{ seen []string }
+// watchRecorder records what a watch shows.
+type watchRecorder struct{ seen []string }
 
-func (w *witness) Listed(leases []*coordinationv1.Lease) {
+func (w *watchRecorder) Listed(leases []*coordinationv1.Lease) {
 	for _, lease := range leases {
 		w.seen = append(w.seen, "listed "+lease.Name)
 	}
 	w.seen = append(w.seen, "list")
 }
-func (w *witness) Seen(lease *coordinationv1.Lease) { w.seen = append(w.seen, "seen "+lease.Name) }
-func (w *witness) Gone(lease *coordinationv1.Lease) { w.seen = append(w.seen, "gone "+lease.Name) }
+func (w *watchRecorder) Seen(lease *coordinationv1.Lease) {
+	w.seen = append(w.seen, "seen "+lease.Name)
+}
+func (w *watchRecorder) Gone(lease *coordinationv1.Lease) {
+	w.seen = append(w.seen, "gone "+lease.Name)
+}
 
 // A watch whose request an API server accepts and never answers is requested again.
 func TestWatchRepeatsRequestsWithoutAnswer(t *testing.T) {
@@ -156,7 +160,7 @@ func TestWatchRepeatsRequestsWithoutAnswer(t *testing.T) {
 		})
 		store := newStore(t, server.Config())
 		ctx, stop := context.WithCancel(t.Context())
-		w, ended := &witness{}, make(chan struct{})
+		w, ended := &watchRecorder{}, make(chan struct{})
 		go func() {
 			store.Watch(ctx, w)
 			close(ended)
@@ -190,7 +194,7 @@ func TestWatchShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 		store := newStore(t, server.Config())
 		store.Do(t.Context(), membership.Request{Verb: membership.Create, Lease: lease("a")})
 		ctx, stop := context.WithCancel(t.Context())
-		w, ended := &witness{}, make(chan struct{})
+		w, ended := &watchRecorder{}, make(chan struct{})
 		go func() {
 			store.Watch(ctx, w)
 			close(ended)

@@ -19,8 +19,8 @@ var (
 func TestAttemptsAreDueAfterTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		attempts
-		hurry bool
-		after time.Duration
+		urgent bool
+		after  time.Duration
 	}{
 		"slots may move":                        {attempts{}, true, 30 * time.Second},
 		"slots may move, and one has failed":    {attempts{failures: 1}, true, 30 * time.Second},
@@ -33,10 +33,10 @@ func TestAttemptsAreDueAfterTime(t *testing.T) {
 	} {
 		a := test.attempts
 		a.ended = noon
-		if before, then := a.isDue(test.hurry, noon.Add(test.after-1)), a.isDue(test.hurry, noon.Add(test.after)); before || !then {
+		if before, then := a.isDue(test.urgent, noon.Add(test.after-1)), a.isDue(test.urgent, noon.Add(test.after)); before || !then {
 			t.Errorf("%s: due before %v: %v, and then: %v; want no, and yes", name, test.after, before, then)
 		}
-		if a.running = true; a.isDue(test.hurry, noon.Add(time.Hour)) {
+		if a.running = true; a.isDue(test.urgent, noon.Add(time.Hour)) {
 			t.Errorf("%s: due while one runs", name)
 		}
 	}
@@ -235,7 +235,7 @@ func TestTriesAreInTurn(t *testing.T) {
 			tracker.suspects[o.key] = &suspect{Use: Use{Key: o.key}, attempts: of(o), last: noon, since: noon.Add(-FailAfter)}
 		}
 		for _, o := range test.others {
-			tracker.questions[Try{Key: o.key}] = &question{attempts: of(o), hurry: true}
+			tracker.questions[Try{Key: o.key}] = &question{attempts: of(o), urgent: true}
 		}
 		got := []string{}
 		for _, try := range tracker.Due(test.most, noon) {

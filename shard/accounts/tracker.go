@@ -83,10 +83,10 @@ func (a *attempts) note(e Evidence, now time.Time) {
 	}
 }
 
-// isDue reports whether a try is due. hurry is true if slots may move by its result.
-func (a *attempts) isDue(hurry bool, now time.Time) bool {
+// isDue reports whether a try is due. urgent is true if slots may move by its result.
+func (a *attempts) isDue(urgent bool, now time.Time) bool {
 	wait := tryEvery << min(max(a.failures-1, 0), 5)
-	if !hurry && a.failures == 0 {
+	if !urgent && a.failures == 0 {
 		wait = tryRarely
 	}
 	return !a.running && now.Sub(a.ended) >= min(wait, tryRarely)
@@ -107,7 +107,7 @@ type suspect struct {
 type question struct {
 	attempts
 
-	hurry bool // there are slots that need it
+	urgent bool // there are slots that need it
 }
 
 // Tracker records what one replica knows of accounts. New returns one. It is not safe for
@@ -219,9 +219,9 @@ func (t *Tracker) Heard(reports []member.Accounts) {
 				if q = t.questions[try]; q == nil {
 					q = &question{}
 				}
-				asked[try], q.hurry = q, false
+				asked[try], q.urgent = q, false
 			}
-			q.hurry = q.hurry || !failing.Slots.IsEmpty()
+			q.urgent = q.urgent || !failing.Slots.IsEmpty()
 		}
 	}
 	t.questions = asked
@@ -240,7 +240,7 @@ func (t *Tracker) Due(most int, now time.Time) (due []Try) {
 		}
 	}
 	for try, q := range t.questions {
-		if s := t.suspects[try.Key]; (s == nil || !s.failing) && q.isDue(q.hurry, now) {
+		if s := t.suspects[try.Key]; (s == nil || !s.failing) && q.isDue(q.urgent, now) {
 			due = append(due, try)
 		}
 	}
@@ -326,7 +326,7 @@ func (t *Tracker) Report(now time.Time) member.Accounts {
 	reached := map[string]bool{}
 	for try, q := range t.questions {
 		fresh := freshFor
-		if !q.hurry {
+		if !q.urgent {
 			fresh += tryRarely
 		}
 		if s := t.suspects[try.Key]; s == nil || !s.failing {

@@ -14,7 +14,7 @@ import (
 // key is confirmed from then on, for 6 minutes after it was last reported (freshFor+tryRarely).
 type peer map[string]time.Time
 
-func (p peer) hears(s *story, seen map[string]int) {
+func (p peer) receives(s *story, seen map[string]int) {
 	for _, f := range s.Report(s.now).Failing {
 		p[f.Key] = s.now
 		seen[f.Key]++
@@ -41,7 +41,7 @@ func TestEachFailingAccountHasItsTurnWhenOthersReachThem(t *testing.T) {
 			}
 			for range 2 * 3600 {
 				s.try(always(Unanswered))
-				p.hears(s, seen)
+				p.receives(s, seen)
 				s.now = s.now.Add(time.Second)
 			}
 			if len(seen) != test.namespaces*test.each {

@@ -7,7 +7,7 @@ import (
 )
 
 // Driver puts the Fence before every call of a driver. A refusal is driver.Canceled, with a
-// *RefusedError as its cause. A call that only reads may be made under no ownership; under one it
+// *RefusedError as its cause. A call that only reads may be sent under no ownership; under one it
 // is counted, and refused, like the others.
 func (f *Fence) Driver(d driver.Driver) driver.Driver {
 	return driver.Around(d, func(ctx context.Context, c driver.Call, next func(context.Context) error) error {

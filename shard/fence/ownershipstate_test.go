@@ -14,8 +14,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// entitled is what the protocol permits a session: to begin work until a moment, and one slot under
-// an epoch; none when it is suspended.
+// entitled records what the protocol permits a session: to begin work until a moment, and one slot
+// under an epoch; none when it is suspended.
 type entitled struct {
 	until member.Moment
 	slot  int

@@ -74,7 +74,7 @@ type Config struct {
 	Gate runner.Gate[Key]
 	// Refused is called for each slot with roots in a namespace whose Leases another manager holds,
 	// with that holder: at once, and again at least every policy.Unchanged, for roots that were
-	// created since. known is what it returned before for the same holder, nil at first.
+	// created since. known is the result that it returned before for the same holder, nil at first.
 	Refused func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics

@@ -88,7 +88,7 @@ func TestArrivalsAndDeparturesAreTracedWithTheirStages(t *testing.T) {
 	}
 }
 
-// watched is what a session observes of slot 3.
+// watched contains what a session observes of slot 3.
 type watched struct {
 	t          *testing.T
 	settings   protocol.Settings

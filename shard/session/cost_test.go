@@ -79,8 +79,8 @@ func TestCost(t *testing.T) {
 
 func millis(d time.Duration) string { return strconv.FormatFloat(d.Seconds()*1000, 'f', 1, 64) + " ms" }
 
-// cost is what loops have cost for a time: their CPU, of the busiest follower, their longest step,
-// and by how much a renewal was sent later than it was due.
+// cost contains the costs of loops for a time: their CPU, of the busiest follower, their longest
+// step, and by how much a renewal was sent later than it was due.
 type cost struct{ leader, follower, step, late time.Duration }
 
 func (c cost) most() time.Duration { return max(c.leader, c.follower) }

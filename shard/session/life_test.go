@@ -98,8 +98,9 @@ func (l *life) couldNotStop() bool {
 	return l.deaf > 0 || time.Since(l.deafUntil) < 5*time.Second
 }
 
-// hearsNothing notes work that goes on when it is cancelled, until the returned function is called.
-func (l *life) hearsNothing() (ended func()) {
+// ignoresCancel notes work that goes on when it is cancelled, until the returned function is
+// called.
+func (l *life) ignoresCancel() (ended func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deaf++
@@ -238,7 +239,7 @@ func (n *network) send(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// stickyBody is what comes from a watch, some time later.
+// stickyBody delivers what comes from a watch, some time later.
 type stickyBody struct {
 	io.ReadCloser
 
@@ -291,7 +292,7 @@ func (l *life) pass(ctx context.Context, slot int, done func()) {
 	takes, cancelled := l.between(time.Millisecond, 2*time.Second), ctx.Done()
 	if l.oneIn(l.weather.deafOneIn) {
 		takes, cancelled = l.between(time.Second, 100*time.Second), nil
-		defer l.hearsNothing()()
+		defer l.ignoresCancel()()
 	}
 	select {
 	case <-time.After(takes):
@@ -326,7 +327,7 @@ func (l *life) call(ctx context.Context, slot int) io.Closer {
 	return answer.Body
 }
 
-// cloudOf is what a process changes for a slot. No other process may be entitled to the slot when
+// cloudOf changes a slot's cloud for a process. No other process may be entitled to the slot when
 // something arrives.
 type cloudOf struct {
 	*life

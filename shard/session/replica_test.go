@@ -42,15 +42,15 @@ type process struct {
 	reported chan unowned
 	unfit    chan []Trouble
 	server   *server                          // if begin was given one
-	heard    atomic.Pointer[protocol.Reports] // what was heard last
+	received atomic.Pointer[protocol.Reports] // what was received last
 
 	led         atomic.Int32 // how often Led was called
 	ledTooEarly atomic.Bool
 	leaderLease atomic.Pointer[coordinationv1.Lease] // as it was reported last
 }
 
-// hearUnfit is given unfit replicas, and fails the first time.
-func (p *process) hearUnfit(_ context.Context, unfit []Trouble) error {
+// receiveUnfit receives unfit replicas, and fails the first time.
+func (p *process) receiveUnfit(_ context.Context, unfit []Trouble) error {
 	p.unfit <- unfit
 	if len(p.unfit) == 1 {
 		return errors.New("not now")
@@ -151,7 +151,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 	}
 	var err error
 	p.Replica, err = New(complete(t, Config{
-		Settings: settings, Leases: storeOn(t, way, p.fence, now), Fence: p.fence, Time: now, Grants: grants, Metrics: metrics, Unowned: p.hear, Unfit: p.hearUnfit,
+		Settings: settings, Leases: storeOn(t, way, p.fence, now), Fence: p.fence, Time: now, Grants: grants, Metrics: metrics, Unowned: p.receive, Unfit: p.receiveUnfit,
 		Weigh: func() map[int]int64 {
 			weights := map[int]int64{}
 			for slot := range settings.Slots {
@@ -161,7 +161,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 		},
 		Roots: func(int) int { return 3 },
 		Count: func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
-		Heard: func(reported protocol.Reports) { p.heard.Store(&reported) },
+		Heard: func(reported protocol.Reports) { p.received.Store(&reported) },
 		Led: func() {
 			p.led.Add(1)
 			_, done, ok := p.fence.Lead(context.Background())
@@ -286,11 +286,11 @@ func TestReplicasHearOfEachOther(t *testing.T) {
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		want := map[string]string{"fleet-0": "counted by fleet-0", "fleet-1": "counted by fleet-1"}
-		hears := func(p *process, holders ...string) {
+		reports := func(p *process, holders ...string) {
 			t.Helper()
-			reported := p.heard.Load()
+			reported := p.received.Load()
 			if reported == nil || !maps.Equal(reported.Counts, want) {
-				t.Fatalf("heard %+v, want %v", reported, want)
+				t.Fatalf("received %+v, want %v", reported, want)
 			}
 			for slot, holder := range reported.Holders {
 				if !slices.Contains(holders, holder) {
@@ -298,14 +298,14 @@ func TestReplicasHearOfEachOther(t *testing.T) {
 				}
 			}
 		}
-		hears(a, "fleet-0", "fleet-1")
-		hears(b, "fleet-0", "fleet-1")
+		reports(a, "fleet-0", "fleet-1")
+		reports(b, "fleet-0", "fleet-1")
 		close(a.leave)
 		if err := <-a.ended; err != nil {
 			t.Error(err)
 		}
 		time.Sleep(2 * time.Second)
-		hears(b, "fleet-1")
+		reports(b, "fleet-1")
 	})
 }
 

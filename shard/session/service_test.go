@@ -21,22 +21,22 @@ import (
 // asks all of them 20 times a second.
 func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 	for name, tc := range map[string]struct {
-		disturb func(w *witnessed)
+		disturb func(w *observed)
 		least   float64 // slot-seconds that the fault costs
 		deaths  float64 // of slots: each is counted from a renewal, which was at most 2 s before it
 	}{
-		"nothing": {func(w *witnessed) { w.pass(2 * time.Minute) }, 0, 0},
-		"a replica is killed": {func(w *witnessed) {
+		"nothing": {func(w *observed) { w.pass(2 * time.Minute) }, 0, 0},
+		"a replica is killed": {func(w *observed) {
 			w.replicas["fleet-0"].kill()
 			w.pass(2 * time.Minute)
 		}, 5 * 13, 6},
-		"a replica is killed and returns after 9 s": {func(w *witnessed) {
+		"a replica is killed and returns after 9 s": {func(w *observed) {
 			w.replicas["fleet-0"].kill()
 			w.pass(9 * time.Second)
 			w.begin("fleet-0", "bbbbb")
 			w.pass(2 * time.Minute)
 		}, 5 * 8, 6},
-		"a crash loop": {func(w *witnessed) {
+		"a crash loop": {func(w *observed) {
 			for _, session := range []string{"bbbbb", "ccccc", "ddddd"} {
 				w.replicas["fleet-0"].kill()
 				w.pass(6 * time.Second)
@@ -45,7 +45,7 @@ func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 			}
 			w.pass(2 * time.Minute)
 		}, 5 * 15, 18},
-		"all are killed": {func(w *witnessed) {
+		"all are killed": {func(w *observed) {
 			for _, p := range w.replicas {
 				p.kill()
 			}
@@ -53,29 +53,29 @@ func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 			w.begin("fleet-1", "bbbbb")
 			w.pass(2 * time.Minute)
 		}, 16 * 300, 16},
-		"a replica leaves": {func(w *witnessed) {
+		"a replica leaves": {func(w *observed) {
 			close(w.replicas["fleet-0"].leave)
 			w.pass(2 * time.Minute)
 		}, 0, 0},
-		"the API server is away for 30 s": {func(w *witnessed) {
+		"the API server is away for 30 s": {func(w *observed) {
 			w.server.Away(true)
 			w.pass(30 * time.Second)
 			w.server.Away(false)
 			w.pass(2 * time.Minute)
 		}, 16 * 20, 0},
-		"a replica is cut off for 12 s": {func(w *witnessed) {
+		"a replica is cut off for 12 s": {func(w *observed) {
 			cut(w.server, "fleet-0")
 			w.pass(12 * time.Second)
 			cut(w.server, "none")
 			w.pass(2 * time.Minute)
 		}, 5, 0},
-		"a replica is cut off for 5 min": {func(w *witnessed) {
+		"a replica is cut off for 5 min": {func(w *observed) {
 			cut(w.server, "fleet-0")
 			w.pass(5 * time.Minute)
 			cut(w.server, "none")
 			w.pass(2 * time.Minute)
 		}, 5 * 5, 6 * 5},
-		"objects are not known for 20 s": {func(w *witnessed) {
+		"objects are not known for 20 s": {func(w *observed) {
 			w.replicas["fleet-0"].kill()
 			w.known = 20 * time.Second
 			w.begin("fleet-0", "bbbbb")
@@ -84,7 +84,7 @@ func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &witnessed{t: t, server: newServer(), replicas: map[string]*process{}, unowned: map[string]float64{}, last: map[prometheus.Counter]float64{}}
+				w := &observed{t: t, server: newServer(), replicas: map[string]*process{}, unowned: map[string]float64{}, last: map[prometheus.Counter]float64{}}
 				for _, replica := range []string{"fleet-0", "fleet-1", "fleet-2"} {
 					w.begin(replica, "aaaaa")
 				}
@@ -171,8 +171,8 @@ func TestHoldersForgetReplicas(t *testing.T) {
 // ask is after what time the observer asks again.
 const ask = 50 * time.Millisecond
 
-// witnessed is a fleet, what an observer has seen of it, and what its metrics have counted.
-type witnessed struct {
+// observed is a fleet, what an observer has seen of it, and what its metrics have counted.
+type observed struct {
 	t        *testing.T
 	server   *server
 	replicas map[string]*process
@@ -185,7 +185,7 @@ type witnessed struct {
 }
 
 // begin starts a process of a replica, the last of which has ended.
-func (w *witnessed) begin(replica, session string) {
+func (w *observed) begin(replica, session string) {
 	w.scrape()
 	w.replicas[replica] = beginWith(w.t.Context(), w.t, w.server.Config(), replica, delayedGrants{after: w.known}, func(s *protocol.Settings) {
 		s.Session = replica + "_" + session
@@ -204,7 +204,7 @@ func (d delayedGrants) Add(slots []int, ready func([]int)) {
 }
 
 // pass observes the fleet for some time.
-func (w *witnessed) pass(d time.Duration) {
+func (w *observed) pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(ask) {
 		open := map[int]bool{}
 		synctest.Wait()
@@ -218,7 +218,7 @@ func (w *witnessed) pass(d time.Duration) {
 }
 
 // scrape adds by how much the counters have increased.
-func (w *witnessed) scrape() {
+func (w *observed) scrape() {
 	increase := func(c prometheus.Counter) float64 {
 		now, last := testutil.ToFloat64(c), w.last[c]
 		w.last[c] = now

@@ -26,9 +26,9 @@ var (
 
 const (
 	trialSlots = 5
-	// patience is how long a fleet may take, after the last fault, until every slot is open: see
+	// limit is how long a fleet may take, after the last fault, until every slot is open: see
 	// shard/verification/simulation.
-	patience = 4 * time.Minute
+	limit = 4 * time.Minute
 )
 
 // TestReplicasUnderFaults runs whole replicas, and not the rules alone as
@@ -127,15 +127,15 @@ func (r *trial) run() tally {
 		}
 	}
 	r.heal()
-	patient, atRest := time.Now().Add(patience), time.Now()
+	deadline, atRest := time.Now().Add(limit), time.Now()
 	for time.Since(atRest) < 2*time.Second {
 		if !r.step() {
 			return r.tally
 		}
 		if missing := r.missing(); missing != "" {
 			atRest = time.Now()
-			if atRest.After(patient) {
-				r.fail("%s after the last fault: %s", patience, missing)
+			if atRest.After(deadline) {
+				r.fail("%s after the last fault: %s", limit, missing)
 			}
 		}
 	}

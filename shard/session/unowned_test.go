@@ -27,8 +27,8 @@ type unowned struct {
 	Leads bool
 }
 
-// hear receives slots without a holder, and fails the first time.
-func (p *process) hear(ctx context.Context, slots []int) error {
+// receive receives slots without a holder, and fails the first time.
+func (p *process) receive(ctx context.Context, slots []int) error {
 	leads := slices.ContainsFunc(telemetry.OwnerAttributes(ctx), func(a attribute.KeyValue) bool { return a.Key == "mcf.leader" })
 	p.reported <- unowned{slots, leads}
 	if len(p.reported) == 1 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,13 +179,13 @@ const loadSlots, loadMachines = 24, 60
 
 func (b *bench) load(random *rand.Rand) {
 	b.delay = func() time.Duration { return rand.N(60 * time.Millisecond) }
-	b.events.mayLag = func(name string) bool { return name[0] == 'w' }
+	b.events.mayLag = func(name string) bool { return strings.HasPrefix(name, "moved") }
 	held, exists := map[int]bool{}, map[types.NamespacedName]bool{}
 	for range 1500 {
 		machine := random.IntN(loadMachines)
 		slot, name := machine%loadSlots, key(fmt.Sprint("m", machine))
 		if machine < loadMachines/6 {
-			slot, name = random.IntN(loadSlots), key(fmt.Sprint("wanderer", machine))
+			slot, name = random.IntN(loadSlots), key(fmt.Sprint("moved", machine))
 		}
 		if exists[name] && random.IntN(4) == 0 {
 			exists[name] = false

@@ -29,9 +29,9 @@ type ability struct {
 	// describes what is wrong with the watches of a target's objects.
 	tried  map[string]member.Service
 	broken map[string]string
-	// patience is how long a slot may take to open, by target cluster; where it is missing, the
+	// timeouts is how long a slot may take to open, by target cluster; where it is missing, the
 	// configured time.
-	patience map[string]time.Duration
+	timeouts map[string]time.Duration
 	// blind is true if the session's renewals were not visible in its watch when this was last
 	// checked.
 	blind bool
@@ -52,14 +52,14 @@ func (b *ability) handleOpened(now member.Moment, e Opened) {
 		s.opened, s.failures = true, 0
 		b.touch(s)
 		b.tried[s.cluster()] = member.Serving
-		b.patience[s.cluster()] = b.bounded(2 * now.Since(s.openSince))
+		b.timeouts[s.cluster()] = b.bounded(2 * now.Since(s.openSince))
 	}
 }
 
-// bounded returns a patience for slots that open, which is never less than the configured time.
-func (b *ability) bounded(patience time.Duration) time.Duration {
+// bounded returns a timeout for slots that open, which is never less than the configured time.
+func (b *ability) bounded(timeout time.Duration) time.Duration {
 	least := b.settings.Config.OpenTimeout
-	return min(max(patience, least), least<<mostBackOff)
+	return min(max(timeout, least), least<<mostBackOff)
 }
 
 // isBlind reports whether the session's renewals have succeeded for a long time without becoming
@@ -93,7 +93,7 @@ func (b *ability) observeBlindness(now member.Moment) {
 
 // setOpenDeadline sets the deadline by which a slot that was acquired or resumed has to open.
 func (b *ability) setOpenDeadline(now member.Moment, s *slot) {
-	s.openSince, s.openBy = now, now.Add(b.bounded(b.patience[s.cluster()]))
+	s.openSince, s.openBy = now, now.Add(b.bounded(b.timeouts[s.cluster()]))
 }
 
 // failsToOpen reports whether the deadline by which a slot had to open has passed. The session then
@@ -110,7 +110,7 @@ func (b *ability) failsToOpen(now member.Moment, s *slot) bool {
 	s.failures++
 	s.closedUntil = now.Add(backOff(b.settings.Config.OpenTimeout, s.failures))
 	b.tried[s.cluster()] = member.Failing
-	b.patience[s.cluster()] = max(b.patience[s.cluster()], b.bounded(2*s.openBy.Since(s.openSince)))
+	b.timeouts[s.cluster()] = max(b.timeouts[s.cluster()], b.bounded(2*s.openBy.Since(s.openSince)))
 	return true
 }
 

@@ -125,8 +125,8 @@ func (d *doubt) suspended(s Settings, now member.Moment) (limit assignment.Limit
 // retry returns the limit of a replica that reports that it cannot serve: one slot, once its time
 // is over and it has none. Without that slot it could not find out that it can serve again.
 func (d *doubt) retry(s Settings, now member.Moment, step uint64, has possession) (limit assignment.Limit, again member.Moment) {
-	patience := s.Config.OpenTimeout + s.Config.TakeOver
-	if !d.tried.IsZero() && now.Reached(d.tried.Add(patience)) {
+	timeout := s.Config.OpenTimeout + s.Config.TakeOver
+	if !d.tried.IsZero() && now.Reached(d.tried.Add(timeout)) {
 		d.blame(s, now, step)
 	}
 	switch {
@@ -139,5 +139,5 @@ func (d *doubt) retry(s Settings, now member.Moment, step uint64, has possession
 	case d.tried.IsZero():
 		d.tried = now
 	}
-	return assignment.Retry, d.tried.Add(patience)
+	return assignment.Retry, d.tried.Add(timeout)
 }

@@ -240,11 +240,11 @@ func (ld *leader) recordWrite(now member.Moment, name string, outcome member.Out
 			}
 		}
 		ld.writes.several = ld.writes.several || ld.writes.name != name
-		patience := ld.settings.Config.BlindAfter
+		timeout := ld.settings.Config.BlindAfter
 		if !ld.writes.several { // the next leader may fail in the same way: so the leadership changes less often each time
-			patience = backOff(patience, ld.resignations+1)
+			timeout = backOff(timeout, ld.resignations+1)
 		}
-		ld.resignAfter(now, ld.writes.since, patience)
+		ld.resignAfter(now, ld.writes.since, timeout)
 	case member.Done:
 		ld.writes = failingWrites{}
 	case member.Conflict, member.Exists, member.NotFound:
@@ -263,9 +263,9 @@ func (ld *leader) recordList(now member.Moment, ok bool) {
 	ld.resignAfter(now, ld.census.failing, ld.settings.Config.BlindAfter)
 }
 
-// resignAfter has the session resign if a leader's work has failed for longer than patience.
-func (ld *leader) resignAfter(now, since member.Moment, patience time.Duration) {
-	if now.Since(since) < patience || ld.resigned.Monotonic > now.Monotonic {
+// resignAfter has the session resign if a leader's work has failed for longer than timeout.
+func (ld *leader) resignAfter(now, since member.Moment, timeout time.Duration) {
+	if now.Since(since) < timeout || ld.resigned.Monotonic > now.Monotonic {
 		return
 	}
 	ld.resigned = now.Add(ld.settings.Assignment.PassOverFor)

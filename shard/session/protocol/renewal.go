@@ -59,9 +59,9 @@ func (n *renewal) write(now member.Moment) {
 	n.own.Note(n.notes)
 }
 
-// hurryFitness reports a changed fitness with an immediate renewal. A session that does not act
+// reportFitnessNow reports a changed fitness with an immediate renewal. A session that does not act
 // needs its renewals to regain its fence.
-func (n *renewal) hurryFitness(now member.Moment) {
+func (n *renewal) reportFitnessNow(now member.Moment) {
 	if n.activation.activity == active {
 		n.noteFitness(now)
 		n.own.Note(n.notes)

@@ -60,7 +60,7 @@ func NewSession(s Settings) (*Session, error) {
 		c.slots = append(c.slots, &slot{number: number, name: member.SlotLeaseName(s.Fleet, number, s.Slots)})
 	}
 	r := &Session{shared: c, activation: &activation{shared: c}}
-	r.ability = &ability{shared: c, activation: r.activation, tried: map[string]member.Service{}, patience: map[string]time.Duration{}}
+	r.ability = &ability{shared: c, activation: r.activation, tried: map[string]member.Service{}, timeouts: map[string]time.Duration{}}
 	r.table = &table{shared: c, reports: map[string]*sessionReport{}, confirmations: map[string]map[types.UID]struct{}{}}
 	r.proofs = &proofs{shared: c, table: r.table, sessions: map[string]*proof{}}
 	r.renewal = &renewal{shared: c, activation: r.activation, ability: r.ability, table: r.table, weights: map[int]int64{}}
@@ -163,7 +163,7 @@ func (r *Session) decide(now member.Moment) {
 		r.dirty, r.wake = false, member.Moment{}
 		r.leader.decide(now)
 		r.decideLeave(now)
-		r.renewal.hurryFitness(now)
+		r.renewal.reportFitnessNow(now)
 		r.decideSlots(now) // those that the leader has assigned, and those of a session whose fitness has changed
 	}
 	if r.own.IsDue(now) {

@@ -31,7 +31,7 @@ func TestRead(t *testing.T) {
 func TestOf(t *testing.T) {
 	yes := true
 	owner := func(kind string) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{Kind: "Witness", UID: "w"}, {Kind: kind, Name: "parent", UID: "p", Controller: &yes}}
+		return []metav1.OwnerReference{{Kind: "Other", UID: "w"}, {Kind: kind, Name: "parent", UID: "p", Controller: &yes}}
 	}
 	labels := map[string]string{v1alpha1.LabelNode: "node", v1alpha1.LabelSlot: "3"}
 	machine := map[string]string{v1alpha1.AnnotationMachine: "n/m/u"}

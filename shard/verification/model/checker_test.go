@@ -32,7 +32,7 @@ type step[S comparable] struct {
 	to   S
 }
 
-// system is what can be explored. A state is a small value; two states that cannot be distinguished
+// system can be explored. A state is a small value; two states that cannot be distinguished
 // by any future should be equal.
 type system[S comparable] interface {
 	start() S

@@ -44,7 +44,7 @@ type parent struct {
 	intent uint8 // a set of ordinals whose children have to be created
 }
 
-// knowledge is what a session knows.
+// knowledge contains what a session knows.
 type knowledge struct {
 	synced bool
 	parent parent
@@ -104,7 +104,8 @@ func (c children) next(f tree, steps []step[tree]) []step[tree] {
 	return steps
 }
 
-// own is what the owner does: it watches, decides, records an intent, executes it, and removes it.
+// own adds the steps of the owner: it watches, decides, records an intent, executes it, and removes
+// it.
 func (c children) own(f tree, add func(k kind, text string, who uint8, child int, do func(f *tree))) {
 	who := f.owner
 	s := f.sessions[who]

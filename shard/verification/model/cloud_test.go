@@ -32,7 +32,7 @@ type machine struct {
 	broken  bool // a VM was begun for a Machine that is gone
 }
 
-// call is what a session has begun.
+// call is an operation that a session has begun.
 type call uint8
 
 const (
@@ -84,7 +84,7 @@ func (c cloud) land(m machine, who uint8, add func(k kind, text string, who uint
 	}
 }
 
-// own is what the owner does.
+// own adds the steps of the owner.
 func (c cloud) own(m machine, add func(k kind, text string, who uint8, do func(m *machine))) {
 	who := m.owner
 	switch seen := m.seen[who]; {

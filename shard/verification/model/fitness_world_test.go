@@ -103,7 +103,7 @@ type worker struct {
 	reported report
 }
 
-// report is what a session Lease reports of its session.
+// report contains what a session Lease reports of its session.
 type report struct {
 	acts, observes bool
 	serves         serving

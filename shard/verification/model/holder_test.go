@@ -2,8 +2,8 @@ package model
 
 // Declaring sessions dead, holding the slot, and leading.
 
-// patience returns for how long a session Lease must not have changed.
-func (n *successors) patience() uint8 {
+// silence returns for how long a session Lease must not have changed.
+func (n *successors) silence() uint8 {
 	if n.mutation == takeOverEarly {
 		return takeOver - 2
 	}
@@ -14,7 +14,7 @@ func (n *successors) patience() uint8 {
 func (n *successors) declareDead(who uint8) {
 	for r := range uint8(maxReplicas) {
 		view := n.from.session(who).peers[r]
-		if n.watches(&n.from, who, r) && view.exists && view.holder != 0 && view.quiet >= n.patience() &&
+		if n.watches(&n.from, who, r) && view.exists && view.holder != 0 && view.quiet >= n.silence() &&
 			(view.fresh || n.mutation == takeOverWithoutCompare) && n.from.onWire(empty, who, r) == 0 {
 			w := n.from
 			if w.send(message{verb: empty, from: who, on: r, age: fence}) {

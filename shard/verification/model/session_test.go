@@ -38,7 +38,7 @@ func (n *successors) add(k kind, text string, who uint8, do func(w *world)) *lab
 // reaches reports whether a session's requests and watches get through.
 func (n *successors) reaches(who uint8) bool { return !n.from.away && !has(n.from.cut, n.replica(who)) }
 
-// life is what a session does in its phase.
+// life performs the steps of a session in its phase.
 func (n *successors) life(who uint8) {
 	s := n.from.session(who)
 	switch s.phase {

@@ -23,7 +23,7 @@ type faults struct {
 	cut, stuck, delayed, denied, shut                              map[*process]time.Duration // until when
 }
 
-// promises are what the protocol relies on, and what the environment of a test breaks.
+// promises lists what the protocol relies on, and what the environment of a test breaks.
 type promises struct {
 	fenceFromAnswer  bool // the time of a send is taken when the answer arrives, which is waited for
 	noCompare        bool // the API server does not compare resourceVersions

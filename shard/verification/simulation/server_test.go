@@ -23,7 +23,8 @@ type server struct {
 	uids    int
 	watches []*watch
 	backAt  time.Duration // it is unavailable until then
-	// before is what a lagging cache shows, for a server that breaks its promise of consistent reads.
+	// before contains what a lagging cache shows, for a server that breaks its promise of consistent
+	// reads.
 	before map[string]*coordinationv1.Lease
 	backup *backup
 }

@@ -22,11 +22,11 @@ var (
 	lines   = flag.Int("lines", 400, "how many lines of a story to show at most; 0 is all")
 )
 
-// patience is the time that a fleet may take, after the last fault, until every slot is held: a
+// limit is the time that a fleet may take, after the last fault, until every slot is held: a
 // call that does not end is cancelled after 30 s and its process exits after another 15 s, the next
 // session waits for 15 s of silence of the old one, a slot Lease that was deleted waits 15 s, and
 // each of these may follow another.
-const patience = 4 * time.Minute
+const limit = 4 * time.Minute
 
 // run is one run of a seed.
 func run(seed uint64, broken promises, change adjustment, story *strings.Builder) *world {
@@ -56,7 +56,7 @@ func run(seed uint64, broken promises, change adjustment, story *strings.Builder
 
 // settle waits until the fleet is at rest, and stays so for a short time.
 func (w *world) settle() {
-	settled, end := time.Duration(0), w.now+patience
+	settled, end := time.Duration(0), w.now+limit
 	w.run(end, func() bool {
 		if w.checker.atRest() != "" {
 			settled = 0
@@ -69,7 +69,7 @@ func (w *world) settle() {
 	})
 	if missing := w.checker.atRest(); missing != "" {
 		w.checker.stuck = w.checker.violation == ""
-		w.checker.fail("%v after the last fault: %s", patience, missing)
+		w.checker.fail("%v after the last fault: %s", limit, missing)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-// work is what a process does for one slot.
+// work is the work of a process for one slot.
 type work struct {
 	held, open, stopping bool
 	acquired             int           // how often
