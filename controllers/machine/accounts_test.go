@@ -38,7 +38,7 @@ func (b accountBench) createAll() {
 	b.Helper()
 	set := apiserver.Add(b.server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}})
 	for i := range many {
-		b.create(patient, func(m *v1alpha1.Machine) {
+		b.create(withoutDeadline, func(m *v1alpha1.Machine) {
 			m.Name = fmt.Sprint("m", i)
 			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
 		})

@@ -27,7 +27,7 @@ func TestVMThatTheDriverDescribesBadlyIsDeletedWithItsMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.cloud.Created, b.cloud.Twins = tc.created, false
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 				if got := b.get().Spec.ProviderID; got != tc.id {
 					t.Errorf("the machine records the provider ID %q, want %q", got, tc.id)
@@ -48,7 +48,7 @@ func TestVMThatTheDriverDescribesBadlyIsDeletedWithItsMachine(t *testing.T) {
 // No VM is requested for a machine whose name its Node cannot have.
 func TestMachineWhoseNameIsNoLabelValueRequestsNoVM(t *testing.T) {
 	onBench(t, func(b *bench) {
-		m := b.create(patient, func(m *v1alpha1.Machine) { m.Name = strings.Repeat("m", 64) })
+		m := b.create(withoutDeadline, func(m *v1alpha1.Machine) { m.Name = strings.Repeat("m", 64) })
 		b.pass(time.Minute)
 		got, err := b.server.Machines().Machines("n").Get(b.Context(), m.Name, metav1.GetOptions{})
 		b.must(err)
@@ -63,7 +63,7 @@ func TestMachineWhoseNameIsNoLabelValueRequestsNoVM(t *testing.T) {
 func TestMachineWithSeveralVMsIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.DeadlineExceeded, TakesEffect: true}, driver.OpCreate)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Second)
 		b.cloud.Fail(fakecloud.Fault{Code: driver.OutOfRange}, driver.OpStatus)
 		b.delete()

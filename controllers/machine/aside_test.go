@@ -21,7 +21,7 @@ import (
 func TestPanicsInARowAreCountedInSpiteOfALateCache(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.end()
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.server.ShowIn(objectcache.NewView()) // no other change is shown to the process
 		key := types.NamespacedName{Namespace: "n", Name: "m"}
 		for _, fault := range []string{"a defect", "another"} {
@@ -60,7 +60,7 @@ func (b *bench) panics() (calls func() []time.Duration) {
 func TestAMachineThatPanicsIsSetAside(t *testing.T) {
 	onBench(t, func(b *bench) {
 		calls := b.panics()
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(6 * time.Minute)
 		want := []time.Duration{0, time.Minute, 3 * time.Minute}
 		if got := calls(); !slices.Equal(got, want) {

@@ -108,7 +108,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// wires are what a process reaches the world by.
+// wires contains the connections of a process.
 type wires struct {
 	machines        machineclient.MachineV1alpha1Interface
 	secrets, target kubernetes.Interface
@@ -191,8 +191,8 @@ func (b *bench) create(change ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
 	return apiserver.Add(b.server, m)
 }
 
-// patient has a machine wait for its Node without end.
-func patient(m *v1alpha1.Machine) {
+// withoutDeadline has a machine wait for its Node without end.
+func withoutDeadline(m *v1alpha1.Machine) {
 	m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 10000 * time.Hour}}
 }
 

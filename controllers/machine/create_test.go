@@ -103,7 +103,7 @@ func TestDriverWithoutMachineStatus(t *testing.T) {
 					}
 					return cannotLook(op)
 				})
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.pass(tc.before)
 				if tc.before == 0 {
 					b.becomes(v1alpha1.MachineRunning, time.Minute)

@@ -40,7 +40,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		}
 		for _, r := range cluster.Requests() {
 			if version := r.URL.Query().Get("resourceVersion"); version != "" {
-				t.Errorf("the list wants version %q, and not the newest", version)
+				t.Errorf("the list requests version %q, and not the newest", version)
 			}
 		}
 		sent = append(sent, cluster.Sent("patch nodes", "patch nodes/status")...)

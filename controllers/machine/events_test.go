@@ -46,7 +46,7 @@ var plays = map[string]func(b *bench){
 	},
 	v1alpha1.EventCreateFailed: func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.tries(driver.OpCreate)
 	},
 	v1alpha1.EventCreateTimedOut: func(b *bench) {
@@ -57,7 +57,7 @@ var plays = map[string]func(b *bench){
 	},
 	v1alpha1.EventSetAside: func(b *bench) {
 		b.cloud.FailIf(func(driver.Op) *fakecloud.Fault { panic("a defect") })
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(100 * time.Hour)
 	},
 	v1alpha1.EventDeleteFailed: func(b *bench) {
@@ -274,7 +274,7 @@ func TestHundredFailuresOfThreeKindsAreReportedThreeTimes(t *testing.T) {
 			next++
 			return &fakecloud.Fault{Code: codes[next%len(codes)]}
 		})
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.tries(driver.OpStatus)
 		if want := slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, len(codes)); !slices.Equal(b.reported.List(), want) {
 			t.Errorf("Events %v, want %v", b.reported.List(), want)

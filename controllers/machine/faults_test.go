@@ -156,14 +156,14 @@ func (b *bench) outlasts(op driver.Op, fault fakecloud.Fault) {
 	want := v1alpha1.MachineOperationCreate
 	if deletes {
 		want = v1alpha1.MachineOperationDelete
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 	}
 	b.cloud.Fail(fault, op)
 	if deletes {
 		b.delete()
 	} else {
-		b.create(patient)
+		b.create(withoutDeadline)
 	}
 	if fault.TakesEffect && (op == driver.OpCreate || op == driver.OpInitialize) { // the next attempt sees what the first has done
 		b.becomes(v1alpha1.MachineRunning, attempts(fault.Code)[1]+bootTime)
@@ -267,13 +267,13 @@ func (b *bench) meets(op driver.Op, fault fakecloud.Fault) *workload {
 	case driver.OpVolumeIDs:
 		return b.startsDrain(fault)
 	case driver.OpDelete:
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.cloud.Fail(fault, op)
 		b.delete()
 	default:
 		b.cloud.Fail(fault, op)
-		b.create(patient)
+		b.create(withoutDeadline)
 	}
 	return nil
 }
@@ -308,7 +308,7 @@ func TestNoVMIsForgotten(t *testing.T) {
 		t.Run(code.String(), func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.cloud.Fail(fakecloud.Fault{Code: driver.DeadlineExceeded, TakesEffect: true}, driver.OpCreate)
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.pass(time.Second)
 				b.cloud.Fail(fakecloud.Fault{Code: code}, driver.OpStatus)
 				b.end() // or it may ask once more
@@ -336,14 +336,14 @@ func TestNoVMIsForgotten(t *testing.T) {
 func TestTheWaitSurvivesAHandOver(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted}, driver.OpCreate)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(4 * time.Minute)
 		b.takeOver(15 * time.Second)
 		b.pass(7 * time.Minute) // 11:15, the second attempt was due at 10:00
 		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted, RetryAfter: 25 * time.Minute}, driver.OpCreate)
 		b.pass(8 * time.Minute) // 19:15
 		b.takeOver(time.Minute) // no process ran when the third attempt was due, at 20:00
-		b.pass(time.Second)     // it came at 20:15, and the cloud wants to be left alone until 45:15
+		b.pass(time.Second)     // it came at 20:15, and the cloud requests no call until 45:15
 		b.takeOver(time.Minute)
 		b.pass(20 * time.Minute)
 		b.takeOver(0)
@@ -376,7 +376,7 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.cloud.Fail(fakecloud.Fault{Code: driver.InvalidArgument}, driver.OpStatus)
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.pass(10 * time.Minute) // the next attempt is due at 11:15
 				tried := len(b.cloud.Calls(driver.OpStatus))
 				b.takeOver(0)
@@ -395,7 +395,7 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 func TestAVMThatCannotBeSetUpIsNotMadeAgain(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpInitialize)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Minute)
 		if m := b.get(); m.Spec.ProviderID == "" || m.Status.CurrentStatus.Phase != v1alpha1.MachineCrashLoopBackOff {
 			t.Errorf("the VM is not written down, or the phase is wrong: %+v", m)

@@ -32,7 +32,7 @@ func (b *bench) expectUnknownFields(when, note string, events, vms int) {
 func TestFieldThatConcernsSecurityMakesNoVMUntilItIsAllowed(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"providerSpec":{"size":"small","color":"red","encryptionAtHost":true}}`)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Hour)
 		b.expectUnknownFields("before it is allowed", "color,encryptionAtHost", 1, 0)
 		last := b.get().Status.LastOperation
@@ -59,13 +59,13 @@ func TestFieldThatIsIgnoredIsReportedBeforeTheFirstVM(t *testing.T) {
 			}
 			created(vm)
 		}
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
 		b.delete()
 		b.pass(10 * time.Minute)
 		b.patchClass(`{"providerSpec":{"color":null,"size":"small"}}`)
 		b.cloud.Created = created
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
 		b.expectUnknownFields("after the class was corrected", "", 1, 2)
 	})
@@ -102,7 +102,7 @@ func TestDriverThatDoesNotReportWhatItIgnores(t *testing.T) {
 				cloud := &mute{b.cloud.Driver(), driver.Errorf(driver.OpFields, tc.code, "the cause")}
 				b.rewire = func(w *wires) { w.cloud = cloud }
 				b.takeOver(0)
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.pass(10 * time.Minute)
 				b.expectUnknownFields("at first", tc.note, tc.events, tc.vms)
 				if last := b.get().Status.LastOperation; tc.vms == 0 && (last.ErrorCode != tc.code.String() || !strings.Contains(last.Description, "the cause")) {

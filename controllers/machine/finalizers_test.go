@@ -52,7 +52,7 @@ func TestAClassIsHeldWithItsSecrets(t *testing.T) {
 			if tc.secret {
 				b.patchSecret(heldSecret)
 			}
-			if got, want := b.begins(b.create(patient)).world.Class.HasFinalizers, tc.class && tc.secret; got != want {
+			if got, want := b.begins(b.create(withoutDeadline)).world.Class.HasFinalizers, tc.class && tc.secret; got != want {
 				t.Errorf("finalizers of the class: %t, of its Secret: %t; held: %t, want %t", tc.class, tc.secret, got, want)
 			}
 		})
@@ -99,7 +99,7 @@ func TestFinalizersAreAddedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.end()
-				m := b.create(patient)
+				m := b.create(withoutDeadline)
 				if tc.first != nil {
 					tc.first(b)
 				}

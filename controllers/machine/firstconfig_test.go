@@ -30,7 +30,7 @@ func TestFirstConfigIsNotReadWithoutItsPlaceholder(t *testing.T) {
 			t.Error("the configuration was looked for")
 			return nil, "", errors.New("no")
 		})
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineRunning, bootTime+time.Minute)
 	})
 }
@@ -44,7 +44,7 @@ func TestFirstConfigIsAwaited(t *testing.T) {
 			looks++
 			return map[string]string{v1alpha1.PlaceholderMachineConfigName: "rendered-p-1"}, problem, nil
 		})
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Minute)
 		looked := looks
 		b.pass(time.Hour)
@@ -69,7 +69,7 @@ func TestFirstConfigIsAwaited(t *testing.T) {
 func TestFirstConfigWithoutMachineConfiguration(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.withFirstConfig(true, nil)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Minute)
 		if last := b.get().Status.LastOperation; !strings.Contains(last.Description, noMachineConfiguration) {
 			t.Errorf("%+v", last)

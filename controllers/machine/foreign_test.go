@@ -77,7 +77,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 					b.putForeign(secret)
 				}
 				b.patchClass(`{"` + ref + `":{"namespace":"victim","name":"admin"}}`)
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.pass(10*time.Minute + 30*time.Second)
 				data, asked := b.touched()
 				if len(data) > 0 {
@@ -112,7 +112,7 @@ func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.putForeign(foreign(""))
 		b.patchClass(`{"secretRef":{"namespace":"victim","name":"admin"}}`)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Minute)
 		b.putForeign(foreign("third, n"))
 		b.becomes(v1alpha1.MachineRunning, foreignPoll+bootTime+time.Second)
@@ -165,7 +165,7 @@ func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.putForeign(foreign(""))
 				b.patchClass(`{"` + ref + `":{"namespace":"` + tc.namespace + `","name":"` + tc.name + `"}}`)
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.pass(10 * time.Minute)
 				for _, r := range b.server.Requests() { // "s" is that of the other reference
 					if of := r.URL.Query().Get("fieldSelector"); r.Resource == "secrets" && (r.Namespace != "n" || r.Name != "s" && of != "metadata.name=s") {
@@ -180,7 +180,7 @@ func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 		}
 	}
 	onBench(t, func(b *bench) {
-		b.create(patient, func(m *v1alpha1.Machine) { m.Spec.Class.Name = "../c" })
+		b.create(withoutDeadline, func(m *v1alpha1.Machine) { m.Spec.Class.Name = "../c" })
 		b.pass(time.Minute)
 		for _, r := range b.server.Requests() {
 			if strings.Contains(r.Name, "..") {

@@ -234,7 +234,7 @@ func (b *bench) deletes(node string) {
 	b.target.Delete("nodes", "", node)
 }
 
-// state is what there is of the machine.
+// state returns what exists of the machine.
 func (b *bench) state() string {
 	b.Helper()
 	words := []string{"gone"}

@@ -27,7 +27,7 @@ const (
 // absence is the time without a process after a death.
 const absence = 2 * time.Second
 
-// errDead is what a dead process gets.
+// errDead is the error that a dead process gets.
 var errDead = apierrors.NewResourceExpired("the process is dead")
 
 // killer ends processes at their writes and at their calls of the cloud. No request of a dead

@@ -163,7 +163,7 @@ func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 		},
 		"of a machine that joins": {
 			before: func(b *bench) {
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.becomes(v1alpha1.MachinePending, time.Second)
 			},
 			refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "patch nodes", all...) },
@@ -236,7 +236,7 @@ func TestChangingErrorTextsAreWrittenOnceAMinute(t *testing.T) {
 			}
 			return nil
 		})
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachinePending, time.Minute)
 		b.server.Forget()
 		b.pass(time.Hour)

@@ -20,7 +20,7 @@ func TestLeftoversOfAFailedCreateAreRemoved(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.cloud.Leaves = true
 				b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
-				b.create(patient)
+				b.create(withoutDeadline)
 				b.pass(time.Second)
 				if len(b.cloud.Live()) == 0 {
 					t.Fatal("the create that failed has left nothing")

@@ -164,7 +164,7 @@ func TestStepsAnotherProcessInEachStepEachObservedOnce(t *testing.T) {
 func TestStepsNothingToDoNotObserved(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 		b.delete()
 		b.pass(5 * time.Minute)

@@ -61,13 +61,13 @@ func TestFailureIsReportedByAnyReplica(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s/%d writes", tc.op, tc.code, write), func(t *testing.T) {
 				onBench(t, func(b *bench) {
 					if tc.op == driver.OpDelete {
-						b.create(patient)
+						b.create(withoutDeadline)
 						b.becomes(v1alpha1.MachineRunning, time.Minute)
 						b.cloud.Fail(fakecloud.Fault{Code: tc.code}, tc.op)
 						b.delete()
 					} else {
 						b.cloud.Fail(fakecloud.Fault{Code: tc.code}, tc.op)
-						b.create(patient)
+						b.create(withoutDeadline)
 					}
 					if died = b.loses(write, 2*time.Second); !died {
 						return

@@ -70,7 +70,7 @@ func (s *metadataServer) create(namespace, name string, second int) *metav1.Part
 }
 
 func TestNamesOfManyMachinesAreListedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where a census that waits forever for another one fails at once
+	synctest.Test(t, func(t *testing.T) { // where a census that waits permanently for another one fails at once
 		const many = 2*decode.PageSize + 10
 		server, clk := &metadataServer{}, testingclock.NewFakeClock(time.Date(2026, 1, 2, 4, 0, 0, 0, time.UTC))
 		n := newNamesakes(server, clk)

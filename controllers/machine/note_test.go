@@ -56,7 +56,7 @@ func TestADriverHasTheNoteOfItsVMBack(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Notes = true
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpInitialize)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Second)
 		left := b.get().Status.LastKnownState
 		if left == "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
-// kindAndRule is what the tests compare of a receipt.
+// kindAndRule contains the fields of a receipt that the tests compare.
 type kindAndRule struct {
 	Kind    receipt.Kind
 	Rule    receipt.Rule
@@ -156,7 +156,7 @@ func TestReceipts(t *testing.T) {
 func TestReceiptsNoVMLeavesNone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Hour)
 		b.delete()
 		b.pass(time.Hour)

@@ -40,7 +40,7 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 		for name, attended := range map[string]bool{"while the process lives": true, "between two processes": false} {
 			t.Run(fmt.Sprintf("%s %s", op, name), func(t *testing.T) {
 				onBench(t, func(b *bench) {
-					b.create(patient)
+					b.create(withoutDeadline)
 					if op == driver.OpDelete {
 						b.becomes(v1alpha1.MachineRunning, time.Minute)
 						b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated}, op)
@@ -81,7 +81,7 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.ResourceExhausted}, driver.OpCreate)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Minute)
 		b.patchSecret(`{"metadata":{"labels":{"a":"b"},"finalizers":["x","machine.sapcloud.io/machine-controller"]}}`)
 		b.pass(time.Minute)
@@ -102,7 +102,7 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 		b.server.Remove("secrets", "n", "s")
 		b.asked("")
 		for i := range machines {
-			b.create(patient, func(m *v1alpha1.Machine) { m.Name = fmt.Sprint("m", i) })
+			b.create(withoutDeadline, func(m *v1alpha1.Machine) { m.Name = fmt.Sprint("m", i) })
 		}
 		b.pass(time.Second)
 		if got := b.process.classes.secrets.Awaited(); got != 1 {
@@ -153,7 +153,7 @@ func (b *bench) createSecret(s *corev1.Secret) {
 func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated}, driver.OpStatus)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Second)
 		if got := b.process.classes.secrets.Awaited(); got != 1 {
 			t.Errorf("%d watches while it waits, want one", got)
@@ -182,7 +182,7 @@ func TestManyMissingSecretsAreAwaited(t *testing.T) {
 			apiserver.Add(b.server, &v1alpha1.MachineClass{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Provider: testProvider, SecretRef: &corev1.SecretReference{Name: name},
 			})
-			b.create(patient, func(m *v1alpha1.Machine) { m.Name, m.Spec.Class.Name = name, name })
+			b.create(withoutDeadline, func(m *v1alpha1.Machine) { m.Name, m.Spec.Class.Name = name, name })
 		}
 		b.pass(10 * time.Minute)
 		if got := b.process.classes.secrets.Awaited(); got >= machines {

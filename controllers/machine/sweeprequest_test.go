@@ -21,7 +21,7 @@ func (b *bench) requested() string {
 func TestSeveralVMsRequestOneSweep(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpStatus)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(time.Second)
 		if got := b.requested(); got != "" {
 			t.Fatalf("a sweep for %q is requested for another error", got)
@@ -48,7 +48,7 @@ func TestSeveralVMsWhenRequestThatIsNotServedIsLeft(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationSweepRequested + `":"other"}}}`)
 		b.cloud.Fail(fakecloud.Fault{Code: driver.OutOfRange}, driver.OpStatus)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(5 * time.Minute)
 		if got := b.requested(); got != "other" {
 			t.Errorf("a sweep for %q is requested, want the one for other", got)

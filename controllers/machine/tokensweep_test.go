@@ -37,7 +37,7 @@ func (b *bench) strip() {
 func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Created = func(*fakecloud.Resource) {}
-		b.create(patient, func(m *v1alpha1.Machine) {
+		b.create(withoutDeadline, func(m *v1alpha1.Machine) {
 			m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: "876000h"}
 		})
 		start := time.Now()
@@ -57,7 +57,7 @@ func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 func TestTokenIsProlongedAfterATakeOver(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Created = func(*fakecloud.Resource) {}
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.pass(20 * time.Minute)
 		b.takeOver(time.Minute)
 		b.pass(3 * time.Hour)

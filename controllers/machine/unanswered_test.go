@@ -29,7 +29,7 @@ func (b *bench) neverJoins() {
 func (b *bench) cannotBeCreated() {
 	b.Helper()
 	b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
-	b.create(patient)
+	b.create(withoutDeadline)
 	b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 	b.cloud.Work()
 }

@@ -23,7 +23,7 @@ func TestAMachineReportsThatItsClassCannotBeDecoded(t *testing.T) {
 	t.Run("before it has a VM", func(t *testing.T) {
 		onBench(t, func(b *bench) {
 			breaks(b, true)
-			b.create(patient)
+			b.create(withoutDeadline)
 			b.pass(time.Minute)
 			expect(b, driver.InvalidArgument)
 			breaks(b, false)
@@ -32,7 +32,7 @@ func TestAMachineReportsThatItsClassCannotBeDecoded(t *testing.T) {
 	})
 	t.Run("while it runs, and when it is deleted", func(t *testing.T) {
 		onBench(t, func(b *bench) {
-			b.create(patient)
+			b.create(withoutDeadline)
 			b.becomes(v1alpha1.MachineRunning, time.Minute)
 			breaks(b, true)
 			b.pass(time.Hour)
@@ -58,7 +58,7 @@ func TestAMachineReportsThatItsClassCannotBeDecoded(t *testing.T) {
 // not known.
 func TestADeletedMachineThatCannotBeDecodedStays(t *testing.T) {
 	onBench(t, func(b *bench) {
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.server.SetUndecodable("machines", "n", "m", true)
 		b.pass(time.Minute)

@@ -14,7 +14,7 @@ import (
 func TestUntypedErrorMayLeaveAVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Bare: true, TakesEffect: true}, driver.OpCreate)
-		b.create(patient)
+		b.create(withoutDeadline)
 		b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
 		b.patchClass(`{"metadata":{"finalizers":null}}`)
 		b.server.Delete("machineclasses", "n", "c")

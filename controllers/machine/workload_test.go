@@ -25,7 +25,7 @@ const (
 	elsewhere = "other"
 )
 
-// workload is what runs on the machine's Node, with those in the target cluster who serve it:
+// workload contains what runs on the machine's Node, with those in the target cluster who serve it:
 // kubelet, scheduler, attacher and the controller of budgets.
 type workload struct {
 	*bench
@@ -171,7 +171,7 @@ func (w *workload) write(name string, change func(*policyv1.PodDisruptionBudget)
 	})
 }
 
-// budgetWritten is what the controller of budgets does about what others write: one that is marked
+// budgetWritten simulates the controller of budgets after a write of others: one that is marked
 // is counted soon, and what was taken and not used is returned after some time.
 func (w *workload) budgetWritten(name string) {
 	time.AfterFunc(moves, func() { w.write(name, func(*policyv1.PodDisruptionBudget) {}) })

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// scope is what one list of the cloud contains, and what a sweep knows about it.
+// scope contains the result of one list of the cloud, and what a sweep has found out about it.
 type scope struct {
 	key     string
 	turn    int                    // its place in the order of this sweep

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	bubbles.Main(m)
 }
 
-// promises are what a world may break, to show that it is found.
+// promises lists what a world may break, to show that it is found.
 type promises struct {
 	singlePhase, cachedReads, nameAlone, partialLists, noLimit, noBudget, survives bool
 	noRequests, noSpacing, usualSweeps                                             bool

@@ -48,7 +48,7 @@ const mostMissing = validation.DNS1123LabelMaxLength + 1 + validation.DNS1123Sub
 // exists sooner.
 const foreignPoll = time.Minute
 
-// SecretsConfig is what Secrets need. All fields but Namespace are required.
+// SecretsConfig is the configuration of Secrets. All fields but Namespace are required.
 type SecretsConfig struct {
 	Client corev1client.SecretsGetter
 	// Metadata reads which namespaces may use a Secret.

@@ -43,7 +43,7 @@ const (
 	freeTokenIDs = 2
 )
 
-// TokensConfig is what Tokens need. Machines, Targets and Clock are required.
+// TokensConfig is the configuration of Tokens. Machines, Targets and Clock are required.
 type TokensConfig struct {
 	// Machines reads machines from the API server.
 	Machines machineclient.MachineV1alpha1Interface

@@ -47,7 +47,7 @@ func running() World {
 //	no taint                       a Node that was updated gets no taint critical-components-not-ready
 //	awaits components              the Node has that taint already
 //
-// The verdict is what changes on the Node, and "drain" if it is to be drained.
+// The verdict lists what changes on the Node, and "drain" if it is to be drained.
 func TestScenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()

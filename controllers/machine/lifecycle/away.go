@@ -55,11 +55,11 @@ func isForced(m *v1alpha1.Machine) bool {
 	return forced
 }
 
-// deletionWaits is what a machine reports whose deletion waits for an API server.
+// deletionWaits is the report of a machine whose deletion waits for an API server.
 const deletionWaits = "Deletion pending: the API server of the target cluster does not answer, so that the Node cannot be drained. " +
 	"To delete the VM without a drain, set the label " + v1alpha1.LabelForceDeletion + "=true"
 
-// nodeWaits is what it reports when only its Node is left.
+// nodeWaits is its report when only its Node is left.
 const nodeWaits = "Deletion pending: the VM is deleted, and its Node is when the API server of the target cluster answers"
 
 // reportAway reports, once, that the deletion of a machine waits. What it records takes the place

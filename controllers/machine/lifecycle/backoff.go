@@ -18,7 +18,7 @@ const (
 	longestRetry = 3 * time.Minute
 )
 
-// backoff is what is to be known of failures of the cloud that follow each other. It is stored on
+// backoff records consecutive failures of the cloud. It is stored on
 // the machine, so that a replica that takes the machine over neither asks too soon nor waits twice.
 type backoff struct {
 	// At is when the cloud may be asked again.
@@ -47,7 +47,7 @@ func readBackoff(w World) backoff {
 	return b
 }
 
-// longestWait is what no wait exceeds, by the clock that it was begun on.
+// longestWait returns the upper bound of a wait, by the clock that it was begun on.
 func longestWait(limits Limits) time.Duration {
 	return max(driver.MaxRetryAfter, limits.ResourceExhaustedRetry)
 }

@@ -146,7 +146,7 @@ func waitToDelete(w World, b backoff) Verdict {
 	return v
 }
 
-// missingForCloud names what is needed to talk to the cloud and is not there, with the code for
+// missingForCloud names what is needed to call the cloud and is not there, with the code for
 // that; "" when all is there or was not looked for.
 func missingForCloud(w World) (code driver.Code, missing string) {
 	class := w.Machine.Spec.Class.Name

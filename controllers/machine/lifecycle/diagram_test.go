@@ -22,8 +22,8 @@ const (
 	diagramEnd   = "<!-- To here. -->"
 )
 
-// step is what a machine does in one scenario, or in one pass: it stays in its phase or goes to
-// another.
+// step is the transition of a machine in one scenario, or in one pass: it stays in its phase or
+// goes to another.
 type step struct {
 	from, to v1alpha1.MachinePhase
 	// ends reports whether our finalizer goes, and so the machine.

@@ -40,8 +40,8 @@ func NodeReason(m *v1alpha1.Machine) string {
 	return v1alpha1.NodeReasonScaleDown
 }
 
-// drainable reports whether the machine has a Node that has to be drained; toFind is what has to be
-// found out first. There is none when the VM is being deleted already.
+// drainable reports whether the machine has a Node that has to be drained; toFind names what has to
+// be found out first. There is none when the VM is being deleted already.
 func drainable(w World) (toFind Action, has bool) {
 	if w.NoTarget || w.Machine.Spec.ProviderID == "" && NodeName(w.Machine) == "" || w.VM.State == VMAbsent || w.VM.State == VMEnding {
 		return "", false
@@ -182,8 +182,8 @@ func reportEnd(w World) (v Verdict, wait bool) {
 // has written: client-go takes that name from the one of the program.
 const autoscalerManager = "cluster-autoscaler"
 
-// findCordon reports whether the Node has to be read past the cache before it is uncordoned: who
-// has cordoned it stands in metadata.managedFields, which caches do not keep.
+// findCordon reports whether the Node has to be read from the API server before it is uncordoned:
+// who has cordoned it stands in metadata.managedFields, which caches do not keep.
 func findCordon(w World, node *corev1.Node) bool {
 	at, asked := uncordonAt(w.Machine)
 	return asked && !w.Now.Before(at) && node.Spec.Unschedulable && !w.Node.Live

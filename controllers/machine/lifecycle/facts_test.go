@@ -19,7 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 )
 
-// facts are what a scenario can say, by key. The comment next to each is an example.
+// facts are the keys that a scenario can set. The comment next to each is an example.
 var facts = map[string]func(w *World, value string) error{
 	"now":        setNow,         // now: 20m
 	"machine":    setMachine,     // machine: created; machine: {spec: {class: {name: ""}}} is merged into it

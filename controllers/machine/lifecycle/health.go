@@ -334,13 +334,13 @@ func failHealth(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventHealthTimedOut, Message: message}}}
 }
 
-// EvidenceFact is what the cloud has reported of the VM of a machine whose Node is unreachable. It
-// is for people: no decision depends on it.
+// EvidenceFact contains what the cloud has reported of the VM of a machine whose Node is
+// unreachable. It is for people: no decision depends on it.
 type EvidenceFact struct {
 	// MayAsk reports whether the cloud may be asked: it was not since the machine is unhealthy, and
 	// the limit on such calls allows one.
 	MayAsk bool
-	// Text is what it has reported; "" when it was not asked.
+	// Text contains its report; "" when it was not asked.
 	Text string
 }
 

@@ -98,7 +98,7 @@ func (u *updating) ready(status corev1.ConditionStatus) {
 	})
 }
 
-// happen is what others do between two passes.
+// happen simulates the actions of others between two passes.
 func (u *updating) happen() {
 	u.now = u.now.Add(time.Duration(u.random.IntN(120)) * time.Second)
 	switch u.random.IntN(13) {
@@ -109,7 +109,7 @@ func (u *updating) happen() {
 		metav1.SetMetaDataAnnotation(&u.machine.ObjectMeta, v1alpha1.AnnotationUncordonAt, u.now.UTC().Format(time.RFC3339))
 	case 1:
 		u.label(v1alpha1.LabelSelectedForUpdate, "true")
-	case 2: // a user thinks better of it
+	case 2: // a user withdraws the request
 		if u.chance(3) {
 			u.label(v1alpha1.LabelSelectedForUpdate, "")
 		}

@@ -164,8 +164,8 @@ func shareOfConfig(w World) string {
 	return fmt.Sprintf("; %d of the bytes are the machine configuration %s", userDataSize(w)-userDataSize(without), w.Config.Values[v1alpha1.PlaceholderMachineConfigName])
 }
 
-// FieldsFact is what is known of the fields of the class' provider spec that its driver ignores or
-// refuses.
+// FieldsFact contains what is known of the fields of the class' provider spec that its driver
+// ignores or refuses.
 type FieldsFact struct {
 	// Read is false until the driver was asked.
 	Read bool

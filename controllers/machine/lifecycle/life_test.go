@@ -343,7 +343,7 @@ func (l *life) drain(w *World) {
 	l.drained = w.Drain.State.Ended()
 }
 
-// unanswered is what becomes of an action that the target cluster does not answer: the pass ends,
+// unanswered handles an action that the target cluster does not answer: the pass ends,
 // or, after a while, it goes on and a machine that is being deleted records that.
 func (l *life) unanswered(w *World) {
 	l.broken = l.machine.DeletionTimestamp == nil || w.Drain.State.Ended() || rapid.Bool().Draw(l.t, "at first")

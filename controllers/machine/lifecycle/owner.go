@@ -16,8 +16,8 @@ const ownerRetry = 30 * time.Second
 // machine's.
 func MayAdopt(w World) bool { return w.VM.Adopting || w.VMClaims.Read && !w.VMClaims.Found }
 
-// ownsNode reports whether the Node that is there is the machine's. toFind is what has to be found
-// out first; "" when it is known.
+// ownsNode reports whether the Node that is there is the machine's. toFind names what has to be
+// found out first; "" when it is known.
 func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 	if w.Node.State != NodePresent {
 		return false, ""

@@ -58,7 +58,7 @@ func TestPreservedMachinesStay(t *testing.T) {
 
 func (k *kept) chance(n int) bool { return k.random.IntN(n) == 0 }
 
-// happen is what others do between two passes.
+// happen simulates the actions of others between two passes.
 func (k *kept) happen() {
 	values := []string{v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto, v1alpha1.PreserveFalse, "", "nonsense"}
 	value := values[k.random.IntN(len(values))]
@@ -191,8 +191,8 @@ func (k *kept) store(m *v1alpha1.Machine) bool {
 	return true
 }
 
-// asked is what users want for the machine, as MCM defines it: the Node's annotation has precedence
-// if it exists, or did.
+// asked returns the request of users for the machine, as MCM defines it: the Node's annotation has
+// precedence if it exists, or did.
 func (k *kept) asked() string {
 	own, annotated := k.machine.Annotations[v1alpha1.AnnotationPreserve]
 	last := k.machine.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]

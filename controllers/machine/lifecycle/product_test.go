@@ -20,7 +20,7 @@ type choice struct {
 	make func(*World)
 }
 
-// had is what was done last with a machine of a phase.
+// had is the last operation of a machine of a phase.
 var had = map[v1alpha1.MachinePhase]v1alpha1.LastOperation{
 	"":                                      {},
 	v1alpha1.MachineCrashLoopBackOff:        {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: driver.Internal.String()},
@@ -54,7 +54,7 @@ func phaseChoices() (all []choice) {
 	return all
 }
 
-// identities are what a machine can know of its VM and its Node.
+// identities returns what can be recorded on a machine about its VM and its Node.
 func identities() (all []choice) {
 	for _, id := range []string{"", "cloud:///i-1"} {
 		for _, name := range []string{"", "m"} {

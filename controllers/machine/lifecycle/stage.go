@@ -59,10 +59,10 @@ func StageEnded(before, after *v1alpha1.Machine, events []Event) (stage Stage, s
 	return was, since, ""
 }
 
-// byUser is what a machine waits for that shows what is wrong.
+// byUser is the reason to wait for a user.
 const byUser = "a correction by a user"
 
-// aboutVM is what a machine waits for whose VM has to be known before it can go on.
+// aboutVM is the reason to wait until the VM is known.
 const aboutVM = "an answer of the cloud about the VM"
 
 // Waits returns what a machine waits for when a pass rests with a verdict, one of few texts; "" if

@@ -91,7 +91,7 @@ type Verdict struct {
 	// RequestSweep reports, with Rest, whether the leader has to be asked, before Machine is written,
 	// to search for VMs that are not the machine's.
 	RequestSweep bool
-	// Waiting is what the machine waits for, with Rest, as Waits returns it. It is for traces: the
+	// Waiting is the reason to wait, with Rest, as Waits returns it. It is for traces: the
 	// caller of Decide sets it. Decide does where the World does not show what it waits for.
 	Waiting string
 	// Patch of the Node, with ClaimNode and PatchNode.

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// World is all that a decision about one machine rests on. Everything in it is read only.
+// World contains all that a decision about one machine depends on. Everything in it is read only.
 type World struct {
 	// Now is the time of the decision.
 	Now time.Time
@@ -25,7 +25,8 @@ type World struct {
 	Class ClassFact
 	// Secret is the class' credentials and user data.
 	Secret SecretFact
-	// Config is what the user data has in the place of the placeholders of machine configuration.
+	// Config is the content of the user data in the place of the placeholders of machine
+	// configuration.
 	Config ConfigFact
 	// VM at the cloud.
 	VM VMFact
@@ -45,10 +46,11 @@ type World struct {
 	Proven string
 	// NodeClaims are other machines that name the machine's Node, and VMClaims those that name its VM.
 	NodeClaims, VMClaims OtherClaims
-	// Reach is what this process knows of the API servers that decisions about the machine depend on.
+	// Reach contains what this process knows of the API servers that decisions about the machine
+	// depend on.
 	Reach reach.Fact
-	// Rollout is what the Node must carry while machines are replaced; nil when the machine's set is
-	// not seen.
+	// Rollout contains what the Node must carry while machines are replaced; nil when the machine's
+	// set is not seen.
 	Rollout *nodesync.Rollout
 	// PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
 	PreservedDrain PreservedDrain
@@ -66,7 +68,7 @@ type World struct {
 	TokenExpiry time.Time
 	// Drain of the Node, before its VM is deleted.
 	Drain drain.Report
-	// Evidence is what the cloud has reported of the VM of a machine whose Node is unreachable.
+	// Evidence contains what the cloud has reported of the VM of a machine whose Node is unreachable.
 	Evidence EvidenceFact
 	// PassError is an error for which the machine makes no progress; nil while there is none. If there
 	// is, the verdict only reports it.
@@ -95,7 +97,7 @@ type Limits struct {
 	Drain drain.Settings
 }
 
-// ClassFact is what is known of the machine's class.
+// ClassFact contains what is known of the machine's class.
 type ClassFact struct {
 	// Class is nil when there is none of that name, or when it cannot be decoded.
 	Class *v1alpha1.MachineClass
@@ -110,7 +112,7 @@ type ClassFact struct {
 	Fields FieldsFact
 }
 
-// SecretFact is what is known of the class' secrets.
+// SecretFact contains what is known of the class' secrets.
 type SecretFact struct {
 	// Read is false until the secrets were looked for.
 	Read bool
@@ -121,13 +123,13 @@ type SecretFact struct {
 	// could not find it there. The two are not distinguished: a client that may write MachineClasses
 	// must not learn what other namespaces have.
 	Foreign bool
-	// UserData is what a VM boots with; nil when the secrets have none.
+	// UserData is the user data that a VM boots with; nil when the secrets have none.
 	UserData []byte
 	// Versions identifies what was read: it differs when the data of one of the secrets does.
 	Versions string
 }
 
-// ConfigFact is what is known of the configuration that the machine boots with.
+// ConfigFact contains what is known of the configuration that the machine boots with.
 type ConfigFact struct {
 	// Read is false until it was looked for, which only user data with a placeholder needs.
 	Read bool
@@ -137,7 +139,7 @@ type ConfigFact struct {
 	Values map[string]string
 }
 
-// VMState is what is known of the VM.
+// VMState classifies what is known of the VM.
 type VMState int
 
 // The states. VMUnknown is the zero value: the cloud was not asked, or did not answer.
@@ -153,7 +155,7 @@ const (
 	VMHidden
 )
 
-// VMFact is what is known of the VM.
+// VMFact contains what is known of the VM.
 type VMFact struct {
 	State VMState
 	// VM is set in the states VMUninitialized and VMPresent; in the state VMHidden it is what the
@@ -162,9 +164,9 @@ type VMFact struct {
 	// EndingSince and AskedAt are set in the state VMEnding: when this process first saw the VM so,
 	// and when it last asked.
 	EndingSince, AskedAt time.Time
-	// Invalid is what is invalid about the driver's answer with this VM, in the state VMUninitialized
-	// with a valid provider ID and else in the state VMHidden; "" when nothing is. The VM has the
-	// valid parts.
+	// Invalid describes what is invalid about the driver's answer with this VM, in the state
+	// VMUninitialized with a valid provider ID and else in the state VMHidden; "" when nothing is. The
+	// VM has the valid parts.
 	Invalid string
 	// LastKnownState is the driver's note of the last answer, also of one that was an error; "" when
 	// it left none.
@@ -184,8 +186,8 @@ func HiddenVM(m *v1alpha1.Machine) VMFact {
 	return VMFact{State: VMHidden, VM: driver.VM{ProviderID: m.Spec.ProviderID, NodeName: NodeName(m)}}
 }
 
-// OtherClaims is what a live list has shown of other machines whose claim to a Node or a VM is not
-// younger.
+// OtherClaims contains what a live list has shown of other machines whose claim to a Node or a VM
+// is not younger.
 type OtherClaims struct {
 	// Read is false until they were looked for.
 	Read bool
@@ -193,7 +195,7 @@ type OtherClaims struct {
 	Found bool
 }
 
-// NodeState is what is known of the Node.
+// NodeState classifies what is known of the Node.
 type NodeState int
 
 // The states. NodeUnseen is the zero value: the cache does not show it, which proves nothing.
@@ -206,7 +208,7 @@ const (
 	NodePresent
 )
 
-// NodeFact is what is known of the Node.
+// NodeFact contains what is known of the Node.
 type NodeFact struct {
 	State NodeState
 	// Node is set in the state NodePresent.
@@ -227,7 +229,7 @@ type NodeFact struct {
 	RestUntil time.Time
 }
 
-// TokenFact is what is known of the machine's bootstrap token.
+// TokenFact contains what is known of the machine's bootstrap token.
 type TokenFact int
 
 // The facts. TokenUnknown is the zero value.

@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Rollout is what Nodes carry while the machines of their deployment are replaced.
+// Rollout contains what Nodes carry while the machines of their deployment are replaced.
 type Rollout struct {
 	// PreferNoSchedule has the scheduler avoid the Node for new pods.
 	PreferNoSchedule bool

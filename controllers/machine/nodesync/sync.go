@@ -22,8 +22,8 @@ type Wanted struct {
 	Template *v1alpha1.NodeTemplateSpec
 	// Applied is the machine's record of what the fleet has added to the Node.
 	Applied Applied
-	// Rollout is what the Node must carry while machines are replaced. Nil means that it is not known,
-	// and nothing is changed.
+	// Rollout contains what the Node must carry while machines are replaced. Nil means that it is not
+	// known, and nothing is changed.
 	Rollout *Rollout
 	// Uncordon removes the cordon of the Node, which must be the cluster-autoscaler's.
 	Uncordon bool
@@ -76,8 +76,8 @@ func (w Wanted) tie(n *corev1.Node) {
 }
 
 // isReserved reports whether a label, annotation or taint of that name is controlled by the fleet,
-// regardless of what a template has: it would be removed and added forever, delete each machine of
-// the template, or assign a configuration that no administrator has.
+// regardless of what a template has: it would be removed and added again and again, delete each
+// machine of the template, or assign a configuration that no administrator has.
 func isReserved(key string) bool {
 	if strings.HasPrefix(key, v1alpha1.FleetDomain) || fleetv1alpha1.IsNodeAnnotationOfDaemons(key) {
 		return true

@@ -21,7 +21,7 @@ import (
 const nodeWorlds = 2000
 
 // world is a Node with several writers: the fleet, which applies what machine and class desire;
-// another client, which has keys of its own, and sometimes changes those of the fleet; and
+// another client, which has its own keys, and sometimes changes those of the fleet; and
 // processes of the fleet that were stopped before they sent. Keys that begin with "his" are the
 // other client's, those that begin with "asked" may be desired.
 type world struct {

@@ -16,7 +16,7 @@ type World struct {
 	Now time.Time
 	// Timeout is how long a machine is preserved without its own timeout.
 	Timeout time.Duration
-	// Reach is what is known of the API servers, and of times in which nothing was done for the
+	// Reach contains what is known of the API servers, and of times in which nothing was done for the
 	// machine.
 	Reach reach.Fact
 	// Machine in its current state, or as it is about to be written.
@@ -169,10 +169,10 @@ func read(w World) asked {
 	return asked{value: own}
 }
 
-// obey records on the machine the value of its Node, which replaces the machine's own; or removes
+// apply records on the machine the value of its Node, which replaces the machine's own; or removes
 // the recorded value of a deleted Node, if the machine has its own. So the machine always shows the
 // value that has precedence.
-func (a asked) obey(w World, m *v1alpha1.Machine) {
+func (a asked) apply(w World, m *v1alpha1.Machine) {
 	switch {
 	case a.byNode:
 		delete(m.Annotations, v1alpha1.AnnotationPreserve)
@@ -194,7 +194,7 @@ func annotate(m *v1alpha1.Machine, key, value string) {
 // keep begins or continues the preservation of the machine.
 func keep(w World, a asked) Verdict {
 	m := w.Machine.DeepCopy()
-	a.obey(w, m)
+	a.apply(w, m)
 	status := &m.Status.CurrentStatus
 	began := status.PreserveExpiryTime == nil
 	if began {
@@ -215,7 +215,7 @@ func keep(w World, a asked) Verdict {
 // begin again.
 func stop(w World, a asked, begun, forget bool) Verdict {
 	m := w.Machine.DeepCopy()
-	a.obey(w, m)
+	a.apply(w, m)
 	v := Verdict{Machine: m, Node: w.Node}
 	if !begun {
 		return v

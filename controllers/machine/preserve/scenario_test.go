@@ -45,8 +45,8 @@ func running() World {
 //	autoscaler: ours                who has set the annotation for the autoscaler; or: users, or -
 //	drain: done                     unknown, running, done, failed, forced; and its message
 //
-// The verdict is what changes in Machine and Node; "drain" if the Node is to be drained; and when
-// to look again.
+// The verdict lists what changes in Machine and Node; "drain" if the Node is to be drained; and
+// when to look again.
 func TestScenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txt", func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()

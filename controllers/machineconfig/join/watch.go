@@ -95,7 +95,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 }
 
-// facts are what decisions use of a Node.
+// facts contains what decisions use of a Node.
 type facts struct {
 	current, desired, state, reason, drain, drained, to, machine, stage, result string
 	cordoned, ready                                                             bool

@@ -21,7 +21,7 @@ const (
 	releaseEvery = 10 * time.Minute
 )
 
-// sweep is what is known of the lists of all that may name a RenderedMachineConfig of a pool.
+// sweep contains what is known of the lists of all that may name a RenderedMachineConfig of a pool.
 type sweep struct {
 	at    time.Time // of the last list
 	waits bool      // the pool, or a RenderedMachineConfig of it, is being deleted

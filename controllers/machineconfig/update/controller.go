@@ -55,7 +55,7 @@ type Config struct {
 	// Drains are those of this process, and Drain their settings.
 	Drains *drainer.Drainer
 	Drain  drain.Settings
-	// Servers are what this process knows of API servers.
+	// Servers contains what this process knows of API servers.
 	Servers target.Servers
 	// Held reports whether deletions are held in a namespace; "" is that of pools that select Nodes by
 	// labels.
@@ -159,7 +159,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return runner.Result{RequeueAfter: wake}, errors.Join(errs...)
 }
 
-// pass is what a pass knows.
+// pass contains what a pass has read.
 type pass struct {
 	pool    *v1alpha1.MachineConfigPool
 	sight   sight

@@ -16,8 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
 )
 
-// sight is what a pass sees of the Nodes that its pool selects or refers to, before it is resolved
-// which of them are the pool's.
+// sight contains what a pass has read of the Nodes that its pool selects or refers to, before it is
+// resolved which of them are the pool's.
 type sight struct {
 	stamp.Standing
 

@@ -125,7 +125,7 @@ func (c *Controller) enqueueFor(m *machinev1alpha1.Machine) {
 	}
 }
 
-// stance is what a pool needs to know of a machine.
+// stance contains what a pool needs of a machine.
 type stance struct {
 	node    string
 	leaves  bool

@@ -169,7 +169,7 @@ func TestDecide(t *testing.T) {
 			w.Orphans = []*v1alpha1.MachineSet{setOf(d, "s", 3, 3)}
 			return w
 		}(), want: Adopt},
-		{name: "stranger", world: func() World {
+		{name: "unrelated", world: func() World {
 			set := setOf(d, "s", 3, 3)
 			set.Labels = map[string]string{"other": "label"}
 			return worldOf(d, set)

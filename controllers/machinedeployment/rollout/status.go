@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// report is what a status and its Events show of a deployment.
+// report contains what a status and its Events show of a deployment.
 type report struct{ *sets }
 
 // finish ends the pass with the status.
@@ -109,7 +109,7 @@ func (s report) ofSets(t v1alpha1.MachineSetConditionType) machinefacts.Conditio
 }
 
 // setProgressing reports how far the rollout of the new set is. A deployment that was complete and
-// is only resized stays so: that is what the cluster-autoscaler needs to scale it down.
+// is only resized stays so: the cluster-autoscaler needs that to scale it down.
 func (s report) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 	c := s.progress(*st)
 	if c == (machinefacts.Condition{}) {

@@ -14,7 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// World is all that a decision about one deployment rests on. Everything in it is read only.
+// World contains all that a decision about one deployment depends on. Everything in it is read
+// only.
 type World struct {
 	Now        time.Time
 	Deployment *v1alpha1.MachineDeployment
@@ -155,7 +156,7 @@ type Verdict struct {
 	Events []Event
 	// Replacing reports whether a rollout is under way, with Rest.
 	Replacing bool
-	// Waiting is what the rollout waits for, with Rest, as Waits returns it. It is for traces: the
+	// Waiting is the reason to wait, with Rest, as Waits returns it. It is for traces: the
 	// caller of Decide sets it.
 	Waiting string
 	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes

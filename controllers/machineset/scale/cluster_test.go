@@ -20,8 +20,8 @@ import (
 // processes that die anywhere.
 type cluster struct {
 	t *rapid.T
-	// sets and history are all that the set and its machines ever were. The caches show any one of the
-	// states since the last that they have shown; of the set no older one than was written by a
+	// sets and history contain all versions of the set and its machines. The caches show any one of
+	// the states since the last that they have shown; of the set no older one than was written by a
 	// process, which knows its own writes, and those of the process before it.
 	sets              []*v1alpha1.MachineSet
 	history           []map[types.UID]*v1alpha1.Machine

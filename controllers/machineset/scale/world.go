@@ -135,7 +135,7 @@ type Verdict struct {
 	Wake time.Duration
 	// AllObserved reports whether all intents are observed and still recorded on the set, with Rest.
 	AllObserved bool
-	// Waiting is what the set waits for, with Rest, as Waits returns it. It is for traces: the caller
+	// Waiting is the reason to wait, with Rest, as Waits returns it. It is for traces: the caller
 	// of Decide sets it.
 	Waiting string
 	// Events report what has changed with the status of Set, with Rest.

@@ -58,7 +58,7 @@ func (m *Machines) doubt(format string, args ...any) {
 	}
 }
 
-// Node is what the target cluster has under the name of a VM's Node.
+// Node is the object of the target cluster with the name of a VM's Node.
 type Node int
 
 // The values of Node.
@@ -73,7 +73,7 @@ const (
 	NodeUnknown
 )
 
-// Facts are what was read for one suspect, all of it in the sweep that decides.
+// Facts contains what was read for one suspect, all of it in the sweep that decides.
 type Facts struct {
 	Suspect
 
@@ -88,7 +88,7 @@ type Facts struct {
 	Node   Node
 }
 
-// Decision is what to do about a suspect.
+// Decision states what to do about a suspect.
 type Decision int
 
 // The decisions.

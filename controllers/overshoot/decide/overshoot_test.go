@@ -32,8 +32,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// state is what one count reads of a namespace: a set, and the MachineDeployment that it may belong
-// to.
+// state contains what one count reads of a namespace: a set, and the MachineDeployment that it may
+// belong to.
 type state struct {
 	generation int64
 	replicas   int32

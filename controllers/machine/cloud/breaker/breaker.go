@@ -25,7 +25,7 @@ const (
 // wait as well.
 const mostClasses = 16
 
-// Caller is what a call is sent for.
+// Caller names the object that a call is sent for.
 type Caller struct {
 	// Machine and Class identify the machine, and the version of its class: a class that was corrected
 	// is another one.
@@ -43,7 +43,7 @@ type Outcome struct {
 	Ended bool
 }
 
-// evidence is what an outcome shows about an account.
+// evidence classifies what an outcome shows about an account.
 type evidence int
 
 const (
@@ -115,7 +115,7 @@ func (b *Breaker) Ask(by Caller, now time.Time) Answer {
 	return Answer{Allowed: true, Probe: b.probe}
 }
 
-// Change is what the end of a call has changed.
+// Change describes what the end of a call has changed.
 type Change int
 
 // The changes.

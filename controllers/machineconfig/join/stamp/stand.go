@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// Roll is what the MachineDeployment of a pool is doing to its machines.
+// Roll describes the rollout of a pool's MachineDeployment.
 type Roll struct {
 	// Replaces reports whether machines of sets other than New are being replaced: the strategy is
 	// RollingUpdate or Recreate, and the MachineDeployment is not paused.
@@ -29,7 +29,7 @@ func RollOf(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.Machin
 	return r
 }
 
-// Standing is what the budget of a pool's Daemon rollout needs to know of the machines that the
+// Standing contains what the budget of a pool's Daemon rollout needs of the machines that the
 // pool refers to: the fields of candidates.World. Machines that do not serve for a reason of the
 // MachineDeployment count against the pool's maxUnavailable, too.
 type Standing struct {

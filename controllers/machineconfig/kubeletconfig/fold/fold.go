@@ -38,7 +38,7 @@ func Select(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.KubeletConfig)
 	return selected
 }
 
-// Folded is what the KubeletConfigs of a pool result in.
+// Folded is the result of the KubeletConfigs of a pool.
 type Folded struct {
 	// MachineConfig is to be kept as it is here. Nil with Blocked means that the one there is stays;
 	// nil without Blocked, that there must be none.

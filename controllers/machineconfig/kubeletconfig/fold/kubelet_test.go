@@ -260,9 +260,9 @@ func naive(result, change map[string]any) {
 	}
 }
 
-// The order in which KubeletConfigs are passed has no effect; the result is what setting all values
-// one by one results in; a field is overridden exactly when its value is not in the result of all
-// that were applied up to the end.
+// The order in which KubeletConfigs are passed has no effect; the result equals that of setting all
+// values one by one results in; a field is overridden exactly when its value is not in the result
+// of all that were applied up to the end.
 func TestWorlds(t *testing.T) {
 	worlds.Check(t, 10, func(t *rapid.T) {
 		want := map[string]any{"apiVersion": apiVersion, "kind": kindName, "port": 10250}

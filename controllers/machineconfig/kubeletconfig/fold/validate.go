@@ -72,7 +72,7 @@ var ranges = map[string]span{
 	"registryPullQPS":             {0, math.MaxInt32},
 }
 
-// signals are what a kubelet evicts pods for.
+// signals lists the eviction signals of a kubelet.
 var signals = []string{
 	"containerfs.available", "containerfs.inodesFree", "imagefs.available", "imagefs.inodesFree", "memory.available", "nodefs.available",
 	"nodefs.inodesFree", "pid.available",

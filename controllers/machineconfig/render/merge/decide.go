@@ -19,7 +19,7 @@ const (
 	MaxSettle = 30 * time.Second
 )
 
-// World is all that the decision on a pool needs.
+// World contains all that the decision on a pool needs.
 type World struct {
 	Now  time.Time
 	Pool *v1alpha1.MachineConfigPool
@@ -38,7 +38,7 @@ type World struct {
 	Replaced bool
 }
 
-// Verdict is what to do. The zero Verdict is to do nothing.
+// Verdict lists what to do. The zero Verdict is to do nothing.
 type Verdict struct {
 	// Create is a RenderedMachineConfig to create before the status is written. Nil when it exists.
 	Create *v1alpha1.RenderedMachineConfig
@@ -73,7 +73,7 @@ func settle(w World) time.Duration {
 	return max(min(w.LastChange.Add(Settle).Sub(w.Now), w.FirstChange.Add(MaxSettle).Sub(w.Now)), 0)
 }
 
-// Result is what the MachineConfigs of a pool result in, before it is compared with what exists.
+// Result is the result of the MachineConfigs of a pool, before it is compared with what exists.
 type Result struct {
 	name    string
 	sources []string

@@ -27,8 +27,8 @@ func pool(name string) *v1alpha1.MachineConfigPool {
 	return p
 }
 
-// decide is what the controller does, without its requests: only the contents that are needed are
-// known.
+// decide decides as the controller does, without its requests: only the contents that are needed
+// are known.
 func decide(w World) (v Verdict, wait time.Duration) {
 	wait, due := Due(w)
 	if !due {

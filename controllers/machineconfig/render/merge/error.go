@@ -38,7 +38,7 @@ type Error struct {
 	Reason string
 	// Culprits are the names of the MachineConfigs to correct, where there are such.
 	Culprits []string
-	// Fact is what is wrong, and what to do, without the names of the culprits.
+	// Fact describes what is wrong, and what to do, without the names of the culprits.
 	Fact string
 }
 

@@ -17,7 +17,7 @@ const (
 	MinAge = 24 * time.Hour
 )
 
-// Uses are all that may name a RenderedMachineConfig, read from the API server and not from a
+// Uses lists all that may name a RenderedMachineConfig, read from the API server and not from a
 // cache.
 type Uses struct {
 	// Pools are all pools.
@@ -27,7 +27,7 @@ type Uses struct {
 	Names []string
 }
 
-// Disposal is what happens to RenderedMachineConfigs, by name, sorted.
+// Disposal lists what happens to RenderedMachineConfigs, by name, sorted.
 type Disposal struct {
 	// Delete are to be deleted.
 	Delete []string
@@ -37,7 +37,7 @@ type Disposal struct {
 
 // Garbage decides on RenderedMachineConfigs. One that a pool, a Node or a Machine names is neither
 // deleted nor released. Of the others the newest of each pool and those younger than MinAge are
-// kept, and while a pool is updating, all of its own.
+// kept, and while a pool is updating, also all that it has rendered.
 func Garbage(now time.Time, all []*v1alpha1.RenderedMachineConfig, uses Uses) Disposal {
 	used := map[string]bool{}
 	for _, name := range uses.Names {

@@ -36,7 +36,7 @@ type Fleet struct {
 	Extensions []string
 }
 
-// Merged is what MachineConfigs result in.
+// Merged is the result of MachineConfigs.
 type Merged struct {
 	Spec v1alpha1.RenderedMachineConfigSpec
 	// Warnings are about the Ignition configs, as "<MachineConfig>: <place>: <text>". Ignition ignores

@@ -158,7 +158,7 @@ func TestMergeOfAMerge(t *testing.T) {
 	})
 }
 
-// entry is what a second, naive implementation knows about a path.
+// entry is the record of a path in a second, naive implementation.
 type entry struct {
 	Kind, Source, Compression, Hash string
 	Mode                            int

@@ -30,7 +30,7 @@ var builtins = []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", 
 // errTooMuch is why rendering is ended.
 var errTooMuch = fmt.Errorf("it takes more than %d rounds and calls, or its functions return more than %d bytes", maxSteps, maxProduced)
 
-// budget is what a template may still use.
+// budget counts what a template may still use.
 type budget struct{ steps, bytes int }
 
 // step takes one step.

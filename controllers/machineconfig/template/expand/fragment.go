@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// Fragment is what a template results in, as YAML: files and units as a person writes them, and the
+// Fragment is the result of a template, as YAML: files and units as a person writes them, and the
 // other fields of a MachineConfig.
 type Fragment struct {
 	Files           []File              `json:"files,omitempty"`

@@ -23,7 +23,7 @@ const (
 	maxResult = 1 << 20
 )
 
-// World is all that rendering needs.
+// World contains all that rendering needs.
 type World struct {
 	// Sources are the templates, by name.
 	Sources map[string]string
@@ -39,7 +39,7 @@ type Error struct {
 	Template string
 	// Role is that of the MachineConfig; "" when the error does not depend on it.
 	Role string
-	// Fact is what is wrong.
+	// Fact describes what is wrong.
 	Fact string
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 )
 
-// World is all that the decision on a pool needs.
+// World contains all that the decision on a pool needs.
 type World struct {
 	Now  time.Time
 	Pool *v1alpha1.MachineConfigPool
@@ -41,7 +41,7 @@ type World struct {
 	Drains map[string]string
 }
 
-// Verdict is what to do.
+// Verdict lists what to do.
 type Verdict struct {
 	// ListLive requests a decision on Nodes that are read from the API server: Nodes are to be
 	// assigned, or drains to begin. Nothing else is set then.

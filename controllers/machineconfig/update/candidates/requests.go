@@ -12,7 +12,7 @@ import (
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Request is what a daemon requests with the annotation desiredDrain.
+// Request is the request of a daemon by the annotation desiredDrain.
 type Request struct {
 	Node *corev1.Node
 	// Value is that of the annotation. What is requested is done when the annotation lastAppliedDrain
@@ -25,7 +25,7 @@ type Request struct {
 	Again time.Duration
 }
 
-// Answer is what is done about a request.
+// Answer is the reaction to a request.
 type Answer string
 
 // The answers.
