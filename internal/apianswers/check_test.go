@@ -81,7 +81,7 @@ func requests(t *testing.T, through http.RoundTripper) map[string]error {
 	return errs
 }
 
-// proofs are what the API server's word proves.
+// proofs returns what an answer of the API server proves.
 func proofs() map[string]func(error) bool {
 	return map[string]func(error) bool{
 		"NotFound": apierrors.IsNotFound, "Gone": apierrors.IsGone, "Conflict": apierrors.IsConflict, "AlreadyExists": apierrors.IsAlreadyExists,

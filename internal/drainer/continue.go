@@ -18,7 +18,7 @@ import (
 // other keys.
 const maxSteps = 8
 
-// Task is what a pass knows of a drain that it continues.
+// Task contains what a pass knows of a drain that it continues.
 type Task struct {
 	Owner   Owner
 	Node    *corev1.Node
@@ -42,7 +42,7 @@ type Task struct {
 // drain depends on is watched, and a change wakes the owner. It returns a verdict whose action was
 // not carried out if the drain has used up maxSteps. isSame is false when the Node is gone or
 // another one has its name: whether that one is drained, too, is a new decision. It is one action
-// of a pass and not a runner.Pass of its own: running out of steps is not a defect here, and its
+// of a pass and not a separate runner.Pass: running out of steps is not a defect here, and its
 // result is a verdict that lifecycle.Decide decides on. Errors: the requests, and the end of ctx or
 // of the ownership.
 func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSame bool, err error) {

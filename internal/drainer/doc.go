@@ -1,4 +1,4 @@
-// Package drainer carries out drains of Nodes: it makes all requests that drain decides on, except
+// Package drainer carries out drains of Nodes: it sends all requests that drain decides on, except
 // writes of the Node, and has what this process knows of each drain.
 //
 // A controller continues a drain in a pass over the drain's owner, with what that pass knows of

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
-// Config is what a Drainer needs. All fields are required.
+// Config is the configuration of a Drainer. All fields are required.
 type Config struct {
 	Clock    clock.WithDelayedExecution
 	Settings drain.Settings
@@ -45,8 +45,8 @@ type Drainer struct {
 	known map[errand]*Drain
 }
 
-// Owner is what a drain belongs to: a Machine, or a Node that is drained while its VM stays. Its
-// controller continues the drain.
+// Owner is the object that a drain belongs to: a Machine, or a Node that is drained while its VM
+// stays. Its controller continues the drain.
 type Owner struct {
 	// UID identifies the drains of the owner.
 	UID types.UID

@@ -33,8 +33,8 @@ const (
 	ignoredLeaseAtStart = "a new process deletes before it has read the leader Lease"
 )
 
-// holding is what people do with the annotation hold-deletions, and what processes do in spite of
-// it. It has its own dice, so that it changes no other draw.
+// holding simulates what people do with the annotation hold-deletions, and what processes do in
+// spite of it. It has its own dice, so that it changes no other draw.
 type holding struct {
 	dice             *rand.Rand
 	namespace, lease string // values of the annotation of the Namespace, and of the leader Lease
@@ -123,8 +123,8 @@ func (w *world) judgeDisruptions(before, after []disruption.Disruption) {
 
 var _ deletion.HoldNamespaces = (*sight)(nil)
 
-// sight is what a process has seen of the annotations, by two watches, each some time after they
-// changed.
+// sight contains what a process has observed of the annotations, by two watches, each some time
+// after they changed.
 type sight struct {
 	holds             *deletion.Holds
 	namespace         string

@@ -102,7 +102,7 @@ func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 	for name, tc := range map[string]struct {
 		strategy v1alpha1.MachineDeploymentStrategy
 		replicas int32
-		then     func(*v1alpha1.MachineDeploymentSpec) // what the user wants at any moment after the first change
+		then     func(*v1alpha1.MachineDeploymentSpec) // what the user requests at any moment after the first change
 		changes  int
 	}{
 		"one missing":                   {inPlaceUpdate("0", "1", auto), 2, nil, 0},

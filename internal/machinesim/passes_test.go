@@ -103,7 +103,8 @@ func (p *process) reconcileSet(slot int) {
 }
 
 // create creates a machine. One that has existed before is not created once more by a late write:
-// docs/limits.md describes that, and the machine too many that it makes is not part of these tests.
+// docs/limits.md describes that, and the machine too many that it creates is not part of these
+// tests.
 func (p *process) create(w *scale.World, ordinal int64) {
 	name := machinefacts.Name(w.Set.Name, w.Set.UID, ordinal)
 	if _, exists := p.machines.now()[name]; p.created[name] && !exists {

@@ -33,7 +33,7 @@ func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 	for name, tc := range map[string]struct {
 		strategy v1alpha1.MachineDeploymentStrategy
 		replicas int32
-		then     func(*v1alpha1.MachineDeploymentSpec) // what the user wants at any moment after the first change
+		then     func(*v1alpha1.MachineDeploymentSpec) // what the user requests at any moment after the first change
 	}{
 		"one beyond":                    {rollingUpdate("1", "0"), 3, nil},
 		"one missing":                   {rollingUpdate("0", "1"), 3, nil},

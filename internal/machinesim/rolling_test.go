@@ -12,13 +12,13 @@ import (
 
 func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) }
 
-// acts are what users do in the middle of a rollout.
+// act simulates the actions of users in the middle of a rollout.
 func (r *rolling) act() {
 	d := r.deployment()
 	switch r.dice.IntN(8) {
 	case 0, 1:
 		template := string(rune('a' + r.dice.IntN(3)))
-		r.note("the user wants template %s", template)
+		r.note("the user sets template %s", template)
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) {
 			s.Template.Annotations = map[string]string{"template": template}
 		})
@@ -27,7 +27,7 @@ func (r *rolling) act() {
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused })
 	case 3:
 		if d.Spec.RollbackTo == nil {
-			r.note("the user wants the template before")
+			r.note("the user sets the template before")
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.RollbackTo = &v1alpha1.RollbackConfig{} })
 		}
 	case 4:
@@ -93,7 +93,7 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 				r.act()
 				if resizes && r.dice.IntN(3) == 0 {
 					replicas := int32(r.dice.IntN(8))
-					r.note("the user wants %d", replicas)
+					r.note("the user sets %d", replicas)
 					r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = replicas })
 				}
 			}

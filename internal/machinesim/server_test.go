@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// object is what the API server keeps.
+// object is an object as the API server stores it.
 type object[T any] interface {
 	metav1.Object
 	DeepCopy() T

@@ -66,7 +66,7 @@ func TestHandlersSeeChanges(t *testing.T) {
 }
 
 // TestVersionsThatCannotBeCompared: the API server's last answer is right, be it an object or its
-// end, so that nothing stays forever.
+// end, so that nothing stays permanently.
 func TestVersionsThatCannotBeCompared(t *testing.T) {
 	o, changes := bench()
 	o.Apply(pod("a", "1", "x"), false)

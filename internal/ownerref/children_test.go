@@ -83,9 +83,9 @@ func TestIndexes(t *testing.T) {
 	for _, m := range []*v1alpha1.Machine{machine("a", one), machine("b", one), machine("c", nil)} {
 		c.all.Apply(m, false)
 	}
-	stranger := machine("d", one)
-	stranger.Namespace = "another"
-	c.all.Apply(stranger, false)
+	unrelated := machine("d", one)
+	unrelated.Namespace = "another"
+	c.all.Apply(unrelated, false)
 	if owned, orphans := c.all.Under(one), c.Orphans("n"); len(owned) != 2 || len(orphans) != 1 {
 		t.Errorf("%d children, %d orphans", len(owned), len(orphans))
 	}
@@ -94,7 +94,7 @@ func TestIndexes(t *testing.T) {
 func TestAdoptAndRelease(t *testing.T) {
 	one := set("one")
 	m := machine("m", nil)
-	m.OwnerReferences = []metav1.OwnerReference{{Name: "witness", UID: "w"}}
+	m.OwnerReferences = []metav1.OwnerReference{{Name: "other", UID: "w"}}
 	Adopt(m, one, setKind)
 	if len(m.OwnerReferences) != 2 || m.OwnerReferences[0].UID != "one" || !metav1.IsControlledBy(m, one) {
 		t.Errorf("owners %v", m.OwnerReferences)

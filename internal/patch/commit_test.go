@@ -130,7 +130,7 @@ func TestNewSharingWriteOfOneIsKnownToAll(t *testing.T) {
 	s, _ := newServer(t)
 	client := func(string) Patcher[*v1alpha1.Machine] { return s }
 	written := NewLatest[*v1alpha1.Machine]()
-	one, other, stranger := NewSharing(written, client), NewSharing(written, client), New(client)
+	one, other, unrelated := NewSharing(written, client), NewSharing(written, client), New(client)
 	cached := s.machine.DeepCopy()
 	if _, err := one.Commit(t.Context(), cached, change(cached, func(m *v1alpha1.Machine) { m.Spec.ProviderID = "p" })); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestNewSharingWriteOfOneIsKnownToAll(t *testing.T) {
 	if got := other.Newest(cached); got.ResourceVersion != "8" || got.Spec.ProviderID != "p" {
 		t.Errorf("a sharing committer knows version %s, want 8", got.ResourceVersion)
 	}
-	if got := stranger.Newest(cached); got != cached {
+	if got := unrelated.Newest(cached); got != cached {
 		t.Errorf("a separate committer knows version %s, want the cached one", got.ResourceVersion)
 	}
 }

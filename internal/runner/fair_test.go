@@ -113,7 +113,7 @@ func TestLongWorkOfOneSlotDoesNotStarveAnother(t *testing.T) {
 	})
 }
 
-// tenant is what stands before the slash of a key of these tests.
+// tenant returns the part before the slash of a key of these tests.
 func tenant(key string) string {
 	name, _, _ := strings.Cut(key, "/")
 	return name

@@ -245,7 +245,7 @@ func TestNotifierEnqueuesRefusedKeys(t *testing.T) {
 	})
 }
 
-// notOursError is what a fence answers.
+// notOursError is the error of a fence.
 type notOursError struct{}
 
 func (notOursError) Error() string { return "not ours" }

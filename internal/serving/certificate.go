@@ -57,8 +57,8 @@ func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Co
 	return &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}, GetCertificate: get}
 }
 
-// selfSignedFor is for how long a certificate is valid that a process makes for itself: longer than
-// a process lives. It is valid before it was created, for clients whose clocks are behind.
+// selfSignedFor is for how long a certificate is valid that a process creates for itself: longer
+// than a process lives. It is valid before it was created, for clients whose clocks are behind.
 const selfSignedFor, selfSignedBefore = 10 * 365 * 24 * time.Hour, 24 * time.Hour
 
 // selfSigned returns a new certificate and its key, which never leaves the process.

@@ -26,7 +26,7 @@ import (
 )
 
 // reviews is an API server that knows the token of a reader, who may get /metrics, and that of a
-// stranger.
+// user without rights.
 type reviews struct {
 	*Reviewer
 
@@ -55,7 +55,7 @@ func newReviews(t *testing.T) *reviews {
 		r.count++
 		asked, _ := o.(*authenticationv1.TokenReview)
 		answer := asked.DeepCopy()
-		answer.Status.Authenticated = asked.Spec.Token == "reader" && !r.revoked || asked.Spec.Token == "stranger"
+		answer.Status.Authenticated = asked.Spec.Token == "reader" && !r.revoked || asked.Spec.Token == "unauthorized"
 		answer.Status.User = userOf(asked.Spec.Token)
 		return answer
 	}))
@@ -104,7 +104,7 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 		{"/metrics", "Bearer unknown", 401},
 		{"/metrics", "Bearer " + strings.Repeat("x", maxBearer), 401},
 		{"/metrics", "Bearer " + strings.Repeat("x", maxBearer+1), 401},
-		{"/metrics", "Bearer stranger", 403},
+		{"/metrics", "Bearer unauthorized", 403},
 		{"/metrics", "Bearer reader", 200},
 		{"/debug/slots", "Bearer reader", 403},
 	} {

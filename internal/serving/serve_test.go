@@ -300,7 +300,7 @@ func TestPathsMethodsAndTokens(t *testing.T) {
 	for _, path := range append(Paths(), "/", "/debug/slots", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap", "/metrics/", "//metrics", "/metrics%2F",
 		"/METRICS", "/metrics/../debug/slots", "/debug/../metrics", "/debug/x%2F..%2Fslots", "/livez/../metrics", "/livez/%2e%2e/metrics", "/statusz?/metrics", "/metrics;/debug") {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"} {
-			for _, authorization := range []string{"", "Bearer unknown", "Bearer stranger", "Bearer reader", "Basic reader", "reader", "Bearer reader,reader", "Bearer \x00reader"} {
+			for _, authorization := range []string{"", "Bearer unknown", "Bearer unauthorized", "Bearer reader", "Basic reader", "reader", "Bearer reader,reader", "Bearer \x00reader"} {
 				r.clock.SetTime(r.clock.Now().Add(time.Second)) // so that no review is refused for their rate
 				w, req := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, "http://fleet"+path, nil)
 				req.Header.Set("Authorization", authorization)
@@ -317,7 +317,7 @@ func TestPathsMethodsAndTokens(t *testing.T) {
 	}
 }
 
-// A path that is not that of a page does not lead to it: what was reviewed is what is served.
+// A path that is not that of a page does not lead to it: the path that was reviewed is served.
 func TestDebugPathsHaveOneSpelling(t *testing.T) {
 	served := 0
 	pages := ServeDebug(Options{Profiling: true}, map[string]http.Handler{"/debug/slots": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })})

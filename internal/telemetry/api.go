@@ -151,7 +151,7 @@ func (b *tracedBody) end() {
 	})
 }
 
-// request is what a request to an API server is about.
+// request describes a request to an API server.
 type request struct {
 	verb, resource  string // the resource with its subresource: machines/status
 	namespace, name string

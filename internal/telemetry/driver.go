@@ -21,7 +21,7 @@ type tracedDriver struct {
 	metrics  *DriverMetrics
 }
 
-// call makes a call in a span, and makes sure that what it returns is a *driver.Error or nil.
+// call sends a call in a span, and makes sure that what it returns is a *driver.Error or nil.
 func (d tracedDriver) call(ctx context.Context, c driver.Call, next func(context.Context) error) error {
 	pass := ctx
 	if c.Op == driver.OpCreate || c.Op == driver.OpInitialize || c.Op == driver.OpDelete || c.Op == driver.OpSweep {
@@ -70,8 +70,8 @@ func (d tracedDriver) describeCall(ctx context.Context, span trace.Span, t drive
 	span.SetAttributes(OwnerAttributes(ctx)...)
 }
 
-// describeAnswer records on a span with which code a cloud has refused a call, and for how long it
-// wants to be left alone.
+// describeAnswer records on a span with which code a cloud has refused a call, and for how long no
+// call is to be sent.
 func describeAnswer(span trace.Span, err error) {
 	if !span.IsRecording() {
 		return

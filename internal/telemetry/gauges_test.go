@@ -42,7 +42,7 @@ func TestGaugesHostileObjectBoundedSeries(t *testing.T) {
 		add(condition)
 	}
 	for i := range 10_000 {
-		add(fmt.Sprint("Made", i))
+		add(fmt.Sprint("Created", i))
 	}
 	all := func() []*v1alpha1.Machine { return []*v1alpha1.Machine{m} }
 	series := gathered(t, NewGauges(always, all, OfEach("g", "h", func(m *v1alpha1.Machine, report Measure) {

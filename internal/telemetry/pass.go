@@ -43,7 +43,7 @@ func StepSpan(action string) string {
 	return name.String()
 }
 
-// Pass is what is known of a pass when it begins.
+// Pass contains what is known of a pass when it begins.
 type Pass struct {
 	Controller, Key string
 	// Root is the UID of the root of the key's object, by which the pass is sampled; "" when it is not

@@ -29,7 +29,7 @@ const second = time.Second
 
 var errTest = errors.New("it fails")
 
-// runPass makes the spans of a pass with one step, and a request below it.
+// runPass creates the spans of a pass with one step, and a request below it.
 func runPass(ctx context.Context, tracer trace.Tracer, queued, worked float64) {
 	start := time.Unix(1000, 0)
 	after := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }

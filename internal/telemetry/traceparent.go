@@ -8,7 +8,7 @@ import (
 )
 
 // Traceparent returns the W3C traceparent of the span in ctx, to be recorded on objects that the
-// span makes or changes; "" when there is no span that is sampled.
+// span creates or changes; "" when there is no span that is sampled.
 func Traceparent(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""

@@ -20,7 +20,7 @@ import (
 // ServiceName is the name of the fleet in traces, unless OTEL_SERVICE_NAME sets another.
 const ServiceName = "machine-controller-fleet"
 
-// Process is what traces state about the process that sends them.
+// Process contains what traces state about the process that sends them.
 type Process struct {
 	// Fleet is the name of the fleet, Replica that of this process within it, and Version that of its
 	// build.

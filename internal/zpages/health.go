@@ -20,7 +20,7 @@ type Check struct {
 	Err error
 }
 
-// Report is what a process reports about one aspect of its health.
+// Report contains what a process reports about one aspect of its health.
 type Report struct {
 	Checks []Check
 	// Notes are worth knowing and do not count.

@@ -18,7 +18,7 @@ func Flagz(component string, flags []Row) http.Handler {
 	})
 }
 
-// Status is what /statusz reports about a process.
+// Status contains what /statusz reports about a process.
 type Status struct {
 	Component string
 	Started   time.Time

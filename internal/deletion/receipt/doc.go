@@ -15,6 +15,6 @@
 //   - A time that is in the future, by the clock of this process, counts from now on: the ledger
 //     that Reserve returns has it as now.
 //
-// Not guaranteed: that an Hour is exact. Reservations have the time of the process that made them,
-// and clocks differ.
+// Not guaranteed: that an Hour is exact. Reservations have the time of the process that created
+// them, and clocks differ.
 package receipt

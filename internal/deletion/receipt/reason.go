@@ -59,7 +59,7 @@ func ByKind() map[Kind][]Rule {
 // Reason is why something is deleted.
 type Reason struct {
 	Rule Rule `json:"rule"`
-	// Evidence is what the rule was applied to, as text for people: numbers, times, names.
+	// Evidence lists what the rule was applied to, as text for people: numbers, times, names.
 	Evidence string `json:"evidence,omitempty"`
 }
 

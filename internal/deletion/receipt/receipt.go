@@ -23,7 +23,7 @@ const (
 // RenderedMachineConfig is the kind that belongs to a MachineConfigPool.
 const RenderedMachineConfig Kind = "RenderedMachineConfig"
 
-// Outcome is what is known of a deletion.
+// Outcome is the known result of a deletion.
 type Outcome string
 
 // The outcomes.
@@ -35,7 +35,7 @@ const (
 	Unknown Outcome = "Unknown"
 )
 
-// Object is what is deleted.
+// Object is the object that is deleted.
 type Object struct {
 	Kind Kind `json:"kind"`
 	// Namespace of the Machine; also set for a VM and a Node.

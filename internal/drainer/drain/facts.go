@@ -77,9 +77,9 @@ type Order struct {
 	// Stays reports whether the VM continues to run. Then attachments are not deleted, because the VM
 	// may still write to their volumes.
 	Stays bool
-	// Reach is what is known of the API servers at Now: the time of an outage is not that of the pods.
-	// Deadlines are compared with no time that was read later, but with Now and the time since then:
-	// the clock may have been set in between, of which Reach knows nothing.
+	// Reach contains what is known of the API servers at Now: the time of an outage is not that of the
+	// pods. Deadlines are compared with no time that was read later, but with Now and the time since
+	// then: the clock may have been set in between, of which Reach knows nothing.
 	Reach reach.Fact
 	Now   time.Time
 	// IsShut reports whether new pods are kept away by other means, so that the Node is not cordoned.
@@ -202,7 +202,7 @@ type Memory struct {
 	Health map[corev1.NodeConditionType]Health
 }
 
-// Health is what this process has seen of a condition of the Node.
+// Health records what this process has observed of a condition of the Node.
 type Health struct {
 	// At is when it was last seen.
 	At time.Time
@@ -230,7 +230,7 @@ type Attempt struct {
 }
 
 // Accepted is an attempt that the API server has accepted. before is the last attempt at the same
-// object. why is what the server has answered in place of a deletion, which shows when the object
+// object. why is the server's answer in place of a deletion, which shows when the object
 // stays; "" when it has accepted that.
 func Accepted(before Attempt, now time.Time, how How, why string) Attempt {
 	return Attempt{At: now, Forced: how == Delete, Accepted: true, IsRepeated: before.Accepted, Why: why}

@@ -15,7 +15,7 @@ const (
 	UndrainedPause = time.Minute
 )
 
-// Report is what the other steps of a machine's life need of its drain.
+// Report contains what the other steps of a machine's life need of its drain.
 type Report struct {
 	State State
 	// Text for messages; "" if there is none yet.

@@ -70,7 +70,7 @@ func budgetNames(budgets []*policyv1.PodDisruptionBudget) (names []string) {
 
 // do executes the last verdict. Refused objects are named: refuse=pod,pod. after=30s is the
 // retryAfter of the server, and reason=webhook means that it was no budget. shown=no delays the
-// watches, and answer=gone is what the server has answered in place of a deletion.
+// watches, and answer=gone is the server's answer in place of a deletion.
 func (s *story) do(o options) {
 	refused := strings.Split(o["refuse"], ",")
 	attempts := maps.Clone(s.facts.Memory.Attempts)

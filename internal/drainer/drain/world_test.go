@@ -120,7 +120,7 @@ func (w *world) seen() Facts {
 	return f
 }
 
-// pass runs one pass and returns when it wants to be woken.
+// pass runs one pass and returns when the next one is due.
 func (w *world) pass() time.Duration {
 	f := w.seen()
 	for range 32 {

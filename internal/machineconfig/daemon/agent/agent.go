@@ -92,7 +92,7 @@ type Source interface {
 	DrainsNode() bool
 }
 
-// Node is what is known of the Node. The zero value is that of one that was not read.
+// Node contains what is known of the Node. The zero value is that of one that was not read.
 type Node struct {
 	// IsKnown reports whether the Node was read.
 	IsKnown                 bool

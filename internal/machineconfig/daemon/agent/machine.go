@@ -168,7 +168,7 @@ func (a *Agent) plan(config desired.Config) (planned, error) {
 		return planned{}, err
 	}
 	isProvisioned := isFirst && a.cfg.Provisioned
-	p.plan = plan.Make(plan.World{
+	p.plan = plan.Compute(plan.World{
 		Managed: manifest.Managed, Desired: p.tree.Entries, Directories: p.tree.Directories, Observed: observed,
 		UID: a.cfg.UID, GID: a.cfg.GID, Reserved: append([]string{a.cfg.StateDir}, a.cfg.Reserved...), IsProvisioned: isProvisioned,
 	})

@@ -123,7 +123,7 @@ func (c *Cluster) see(o any) {
 	if isNew {
 		select {
 		case c.changed <- struct{}{}:
-		default: // it is awake
+		default: // it has been woken already
 		}
 	}
 }

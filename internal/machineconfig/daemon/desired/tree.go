@@ -21,7 +21,7 @@ type User struct {
 	Home     string
 }
 
-// Machine is what a tree depends on apart from its configuration.
+// Machine contains what a tree depends on apart from its configuration.
 type Machine struct {
 	// UID and GID are those of the daemon. Unless UID is 0 it can give files to itself only: it then
 	// stands for root.

@@ -6,7 +6,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/plan"
 )
 
-// Info is what Lstat returns.
+// Info is the result of Lstat.
 type Info struct {
 	Kind     plan.Kind
 	Mode     uint32

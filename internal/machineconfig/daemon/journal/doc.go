@@ -1,4 +1,4 @@
-// Package journal is what machine-config-daemon writes down about its transactions, and what
+// Package journal contains what machine-config-daemon records about its transactions, and what
 // follows from it after a crash. It is pure.
 //
 // Two files decide. The manifest is the record of the applied config; replacing it is the commit.

@@ -55,7 +55,7 @@ type Journal struct {
 	Actions     plan.Actions     `json:"actions,omitzero"`
 }
 
-// Next is what has to be done after a start.
+// Next is the next step after a start.
 type Next string
 
 // The states after a start.

@@ -29,7 +29,7 @@ const (
 	repairWindow = time.Hour
 )
 
-// Do is what the daemon does next.
+// Do is the next step of the daemon.
 type Do string
 
 // The steps.
@@ -66,7 +66,7 @@ type Open struct {
 	Since time.Time
 }
 
-// Target is what is known of the desired configuration, if it is not the current one.
+// Target contains what is known of the desired configuration, if it is not the current one.
 type Target struct {
 	// IsKnown reports whether it was read.
 	IsKnown bool
@@ -115,7 +115,7 @@ type World struct {
 	DrainsNode bool
 }
 
-// Report is what the daemon writes on its Node.
+// Report contains what the daemon writes on its Node.
 type Report struct {
 	Current string
 	State   v1alpha1.NodeState

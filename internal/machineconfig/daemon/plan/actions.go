@@ -61,7 +61,7 @@ func IsUnitName(name string) bool {
 	return name != "" && len(name) < 200 && name[0] != '.' && name[0] != '-' && !strings.ContainsFunc(name, isOther)
 }
 
-// Actions are what has to be done for a set of changes, each once.
+// Actions lists what has to be done for a set of changes, each once.
 type Actions struct {
 	// Reboot replaces all others.
 	Reboot bool `json:"reboot,omitempty"`

@@ -31,7 +31,7 @@ type Entry struct {
 	KeepsExisting bool
 }
 
-// Observed is what was found on the machine.
+// Observed contains what was found on the machine.
 type Observed struct {
 	// Paths has the state of all paths of the desired tree and of the record.
 	Paths map[string]State
@@ -40,7 +40,7 @@ type Observed struct {
 	Folders map[string]Kind
 }
 
-// World is the input of Make.
+// World is the input of Compute.
 type World struct {
 	Managed map[string]Managed
 	Desired map[string]Entry
@@ -85,8 +85,8 @@ type Plan struct {
 	Refused []Refusal
 }
 
-// Make returns the plan that turns the observed tree into the desired one.
-func Make(w World) Plan {
+// Compute returns the plan that turns the observed tree into the desired one.
+func Compute(w World) Plan {
 	p := Plan{Managed: map[string]Managed{}}
 	missing := map[string]bool{}
 	for _, name := range sortedKeys(w.Desired) {

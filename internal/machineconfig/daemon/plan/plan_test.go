@@ -30,7 +30,7 @@ func TestMakeProvisioned(t *testing.T) {
 		Observed:      Observed{Paths: map[string]State{"/same": file("a"), "/other": file("c")}},
 		IsProvisioned: true,
 	}
-	managed := Make(w).Managed
+	managed := Compute(w).Managed
 	if got := managed["/same"].Original; got != absent() {
 		t.Errorf("the original of a file that was installed is %v", got)
 	}
@@ -38,7 +38,7 @@ func TestMakeProvisioned(t *testing.T) {
 		t.Errorf("the original of a file that differs is %v", got)
 	}
 	w.IsProvisioned = false
-	if got := Make(w).Managed["/same"].Original; got != file("a") {
+	if got := Compute(w).Managed["/same"].Original; got != file("a") {
 		t.Errorf("the original of a file of the machine is %v", got)
 	}
 }
@@ -89,7 +89,7 @@ func TestMake(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := Make(World{Managed: tc.managed, Desired: tc.desired, Observed: tc.observed})
+			p := Compute(World{Managed: tc.managed, Desired: tc.desired, Observed: tc.observed})
 			if len(p.Refused) > 0 {
 				t.Fatalf("refused: %v", p.Refused)
 			}
@@ -152,7 +152,7 @@ func TestMakeRefuses(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := Make(World{Managed: tc.managed, Desired: tc.desired, Observed: tc.observed, Reserved: []string{"/state"}})
+			p := Compute(World{Managed: tc.managed, Desired: tc.desired, Observed: tc.observed, Reserved: []string{"/state"}})
 			if len(p.Refused) != 1 || !strings.Contains(p.Refused[0].Message, tc.want) {
 				t.Errorf("expected one refusal with %q, got %v", tc.want, p.Refused)
 			}
@@ -161,7 +161,7 @@ func TestMakeRefuses(t *testing.T) {
 }
 
 func TestMakeKeepsExistingAppliesToOthersFilesOnly(t *testing.T) {
-	p := Make(World{
+	p := Compute(World{
 		Managed:  map[string]Managed{"/f": {State: file("a"), Original: absent()}},
 		Desired:  map[string]Entry{"/f": {Want: file("b"), KeepsExisting: true}, "/g": {Want: file("g"), KeepsExisting: true}},
 		Observed: Observed{Paths: map[string]State{"/f": file("a"), "/g": file("g")}},
@@ -172,7 +172,7 @@ func TestMakeKeepsExistingAppliesToOthersFilesOnly(t *testing.T) {
 }
 
 func TestMakeCreatedFoldersHaveOwnerAndMode(t *testing.T) {
-	p := Make(World{
+	p := Compute(World{
 		Desired:     map[string]Entry{"/home/u/.ssh/authorized_keys": entry(file("k"))},
 		Directories: map[string]Directory{"/home/u/.ssh": {Path: "/home/u/.ssh", Mode: 0o700, UID: 7, GID: 8}},
 		UID:         1, GID: 2,
@@ -212,7 +212,7 @@ func TestPlansOfGeneratedTrees(t *testing.T) {
 				}
 			}
 			w := World{Managed: managed, Desired: desired, Observed: Observed{Paths: tree, Folders: folders}}
-			p := Make(w)
+			p := Compute(w)
 			carryOut(t, p, tree)
 			managed = p.Managed
 			for _, name := range paths {
@@ -225,14 +225,14 @@ func TestPlansOfGeneratedTrees(t *testing.T) {
 				}
 			}
 			w.Managed, w.Observed.Paths = managed, tree
-			if again := Make(w); len(again.Steps) > 0 {
+			if again := Compute(w); len(again.Steps) > 0 {
 				t.Fatalf("a second plan has steps: %v", again.Steps)
 			}
 			if drift := Drift(managed, tree); len(drift) > 0 {
 				t.Fatalf("drift after a plan: %v", drift)
 			}
 		}
-		carryOut(t, Make(World{Managed: managed, Observed: Observed{Paths: tree, Folders: folders}}), tree)
+		carryOut(t, Compute(World{Managed: managed, Observed: Observed{Paths: tree, Folders: folders}}), tree)
 		if diff := cmp.Diff(before, tree); diff != "" {
 			t.Fatalf("without a config (-before +found):\n%s", diff)
 		}

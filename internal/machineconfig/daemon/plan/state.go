@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Kind is what is at a path.
+// Kind classifies what is at a path.
 type Kind string
 
 // The kinds. Only paths of the first three can be managed; Folder and Other are observed.
@@ -18,8 +18,8 @@ const (
 	Other  Kind = "other"
 )
 
-// State is what is, or should be, at a path. States are equal (==) when nothing that is managed
-// differs.
+// State describes what is, or should be, at a path. States are equal (==) when nothing that is
+// managed differs.
 type State struct {
 	Kind Kind `json:"kind"`
 	// Mode, UID, GID, Digest and Size describe a file. Mode has the permission bits, and of what was
@@ -76,9 +76,9 @@ type Directory struct {
 
 // Managed is the record of a path that the applied config contains.
 type Managed struct {
-	// State is what the config requests.
+	// State is the state that the config requests.
 	State State `json:"state"`
-	// Original is what was there before the first config that contained the path; it is restored when
+	// Original is the state before the first config that contained the path; it is restored when
 	// none does any more.
 	Original State `json:"original"`
 	// Unit is the unit that the path belongs to; empty for other files.

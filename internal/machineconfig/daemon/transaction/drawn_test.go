@@ -78,6 +78,6 @@ func (d *drawn) apply(store *Store, machine disk.FS, id string) error {
 	if err != nil {
 		return err
 	}
-	p := plan.Make(plan.World{Managed: managed, Desired: d.desired, Observed: observed, Reserved: []string{stateDir}})
+	p := plan.Compute(plan.World{Managed: managed, Desired: d.desired, Observed: observed, Reserved: []string{stateDir}})
 	return store.Apply(Change{ID: id, BootID: "boot", Config: "config-" + id, Content: []byte("config " + id), Plan: p, Contents: d.contents})
 }

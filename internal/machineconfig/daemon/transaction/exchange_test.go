@@ -86,7 +86,7 @@ func applyKeys(machine disk.FS) error {
 	if err != nil {
 		return err
 	}
-	p := plan.Make(plan.World{
+	p := plan.Compute(plan.World{
 		Desired: map[string]plan.Entry{keys: {Want: wanted}}, Observed: observed,
 		Directories: map[string]plan.Directory{sshFolder: {Path: sshFolder, Mode: 0o700, UID: user, GID: user}},
 	})
@@ -103,7 +103,7 @@ func TestFolderThatIsCreatedGetsItsOwner(t *testing.T) {
 	}
 }
 
-// intrusions are what the user can do in their home, where something of root's is, too.
+// intrusions returns what the user can do in their home, where something of root's is, too.
 func intrusions() map[string]func(m *disktest.Model) {
 	away := func(m *disktest.Model, name string) { _ = m.Rename(name, name+"-away") } // it may not be there
 	inFolder := func(put func(m *disktest.Model, name string)) func(m *disktest.Model) {

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/plan"
 )
 
-// Change is what Apply carries out.
+// Change describes the work of Apply.
 type Change struct {
 	// ID is unique on the machine: digits and lower-case letters.
 	ID     string

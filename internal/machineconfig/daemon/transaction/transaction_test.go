@@ -159,7 +159,7 @@ func TestUndoAfterCommitRestoresAndCountsAttempts(t *testing.T) {
 		must(t, err)
 		must(t, store.Apply(Change{
 			ID: "t" + string(rune('1'+attempt)), BootID: "b1", Config: "c", Content: []byte("same"), Contents: c.contents,
-			Plan: plan.Make(plan.World{Desired: c.desired, Observed: observed, UID: os.Geteuid(), GID: os.Getegid()}), Actions: plan.Actions{Reboot: true},
+			Plan: plan.Compute(plan.World{Desired: c.desired, Observed: observed, UID: os.Geteuid(), GID: os.Getegid()}), Actions: plan.Actions{Reboot: true},
 		}))
 		must(t, store.Undo("it is not healthy", "b2"))
 		want := &journal.Failure{ConfigDigest: plan.Digest([]byte("same")), Attempts: attempt + 1, Reason: "it is not healthy", BootID: "b2"}
@@ -179,7 +179,7 @@ func TestFileChangesBetweenPlanAndBackupIsRefused(t *testing.T) {
 	observed, err := Observe(machine, []string{"/etc/a"})
 	must(t, err)
 	c := config(map[string]string{"/etc/a": "new"})
-	p := plan.Make(plan.World{Desired: c.desired, Observed: observed})
+	p := plan.Compute(plan.World{Desired: c.desired, Observed: observed})
 	put(t, dir, "/etc/a", "edited")
 	if err := store.Apply(Change{ID: "t1", Plan: p, Contents: c.contents}); err == nil {
 		t.Error("expected an error")

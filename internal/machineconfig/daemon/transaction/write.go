@@ -54,7 +54,7 @@ func (s *Store) remove(name string) error {
 }
 
 // mkdir creates a folder, and synchronizes it and the one above it. Owner and mode are set on what
-// was created. One that exists is not changed: another client has made it since the machine was
+// was created. One that exists is not changed: another client has created it since the machine was
 // observed.
 func (s *Store) mkdir(d plan.Directory) error {
 	folder, err := s.fs.Mkdir(d.Path)

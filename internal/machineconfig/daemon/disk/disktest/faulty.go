@@ -13,7 +13,7 @@ var ErrKilled = errors.New("the process was killed")
 // ErrFault is the error of a call that was made to fail.
 var ErrFault = errors.New("injected fault")
 
-// Fault is what happens at a call that changes something.
+// Fault is the effect on a call that changes something.
 type Fault int
 
 // The faults. After KillBefore and KillAfter no call has an effect.

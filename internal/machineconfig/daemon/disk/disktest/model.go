@@ -26,7 +26,7 @@ type inode struct {
 	changed map[string][]*inode
 }
 
-// image is what a file or a folder is, without its entries.
+// image is a file or a folder without its entries.
 type image struct {
 	kind     plan.Kind
 	mode     uint32
