@@ -35,7 +35,7 @@ func TestCheckedPartlyInvalidAnswerKeepsItsValidParts(t *testing.T) {
 }
 
 // An error that comes with a VM describes none, regardless of what the VM is.
-func TestCheckedErrorWithAVMHasNoVM(t *testing.T) {
+func TestCheckedErrorDropsItsVM(t *testing.T) {
 	for _, vm := range []VM{{ProviderID: "cloud:///i-1", NodeName: "m"}, {ProviderID: "a b"}} {
 		created, err := Checked(fixedDriver{vm: vm, fails: errors.New("broken")}).CreateMachine(t.Context(), CreateMachineRequest{})
 		if created.ProviderID != "" || created.NodeName != "" || IsInvalidAnswer(err) || err == nil {
@@ -45,7 +45,7 @@ func TestCheckedErrorWithAVMHasNoVM(t *testing.T) {
 }
 
 // A VM that is gone is gone, regardless of what the driver notes.
-func TestCheckedInvalidNoteOfADeletion(t *testing.T) {
+func TestInvalidNoteOfADeletionIsDropped(t *testing.T) {
 	note := strings.Repeat("x", MaxLastKnownState+1)
 	if resp, err := Checked(fixedDriver{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone || resp.LastKnownState != "" {
 		t.Errorf("%t, %d bytes, %v; want that it is gone, without the note", resp.Gone, len(resp.LastKnownState), err)

@@ -68,7 +68,7 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
-func TestUnknownFieldsWhenMoreThanAreReportedIsAnError(t *testing.T) {
+func TestMoreUnknownFieldsThanAreReportedAreAnError(t *testing.T) {
 	fields := map[string]int{}
 	for i := range MaxUnknownFields {
 		fields[fmt.Sprint("field", i)] = i

@@ -120,7 +120,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-func TestProblemsManySlotsNamesTheFirst(t *testing.T) {
+func TestProblemOfManySlotsNamesTheFirst(t *testing.T) {
 	got := Problems(Expected{Fleet: "f", Slots: 1001}, nil, nil)
 	want := "1001 of 1001 slots have no holder that lives: f-slot-0000, f-slot-0001, f-slot-0002, f-slot-0003, f-slot-0004, …"
 	if got[len(got)-1] != want {

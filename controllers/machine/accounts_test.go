@@ -138,7 +138,7 @@ func TestAnAccountWithBadCredentialsIsNotCalledForEachMachine(t *testing.T) {
 
 // Machines whose calls are held continue when the Secret changes, also when no other machine waits
 // for that.
-func TestHeldCallsAreMadeWithOtherCredentials(t *testing.T) {
+func TestHeldCallsAreSentWithOtherCredentials(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Unauthenticated})
 		b.createAll()

@@ -170,8 +170,9 @@ func TestVMIsDeletedWhenAllPodsHaveLeft(t *testing.T) {
 	})
 }
 
-// TestDrainWaitsForAPodHoldsNoWorker: the only worker creates the VM of another machine meanwhile.
-func TestDrainWaitsForAPodHoldsNoWorker(t *testing.T) {
+// TestDrainThatWaitsForAPodHoldsNoWorker: the only worker creates the VM of another machine
+// meanwhile.
+func TestDrainThatWaitsForAPodHoldsNoWorker(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.workers = 1
 		b.takeOver(0)

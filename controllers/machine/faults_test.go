@@ -392,7 +392,7 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAVMThatCannotBeSetUpIsNotMadeAgain(t *testing.T) {
+func TestAVMThatCannotBeSetUpIsNotCreatedAgain(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpInitialize)
 		b.create(withoutDeadline)

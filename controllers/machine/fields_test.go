@@ -29,7 +29,7 @@ func (b *bench) expectUnknownFields(when, note string, events, vms int) {
 }
 
 // A pool that was requested encrypted, or spot, would be neither, without a notice.
-func TestFieldThatConcernsSecurityMakesNoVMUntilItIsAllowed(t *testing.T) {
+func TestFieldThatConcernsSecurityBlocksTheVMUntilItIsAllowed(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"providerSpec":{"size":"small","color":"red","encryptionAtHost":true}}`)
 		b.create(withoutDeadline)

@@ -145,7 +145,7 @@ func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 
 // What is no name of a Secret is one that is missing, and becomes part of no request: clients of
 // metadata join it with the path.
-func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
+func TestNoRequestIsSentForAnInvalidName(t *testing.T) {
 	for _, tc := range []struct {
 		namespace, name string
 		want            driver.Code

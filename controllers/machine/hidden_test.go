@@ -15,7 +15,7 @@ import (
 // A driver that cannot look for VMs proves nothing about a Node that joins. The process that has
 // created the VM knows of which machine it is; what another one can go by is the machine's name on
 // the Node, from its kubelet.
-func TestANodeOfADriverThatCannotLook(t *testing.T) {
+func TestANodeOfADriverThatCannotSearch(t *testing.T) {
 	for name, tc := range map[string]struct{ takenOver, named, isClaimed bool }{
 		"joins at the process that has created the VM":     {isClaimed: true},
 		"joins at another process":                         {takenOver: true},

@@ -107,7 +107,7 @@ func wholeLife() map[lifecycle.Step]time.Duration {
 	}
 }
 
-func TestStepsOneProcessEachObservedOnce(t *testing.T) {
+func TestEachStepIsObservedOnceByOneProcess(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Stops = vmStops
 		b.drainBegins(time.Hour, func() { b.pod("web") })
@@ -129,7 +129,7 @@ func TestStepsOneProcessEachObservedOnce(t *testing.T) {
 
 // Regardless of which process sends the write that ends a step, its duration is counted from the
 // times on the machine. The time of the deletion of the VM is known to one process only.
-func TestStepsAnotherProcessInEachStepEachObservedOnce(t *testing.T) {
+func TestEachStepIsObservedOnceByChangingProcesses(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var processes []*Controller
 		takeOver := func() {
@@ -161,7 +161,7 @@ func TestStepsAnotherProcessInEachStepEachObservedOnce(t *testing.T) {
 }
 
 // A Node without pods is not drained, and a machine without a VM has none to delete.
-func TestStepsNothingToDoNotObserved(t *testing.T) {
+func TestStepWithNothingToDoIsNotObserved(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(withoutDeadline)
@@ -182,7 +182,7 @@ func TestStepsNothingToDoNotObserved(t *testing.T) {
 
 // The series of a namespace exist before its first deletion, whose increase would be missed
 // otherwise. A rollout creates for what it deletes.
-func TestNamespaceMetricsDeletionsBesidesRollouts(t *testing.T) {
+func TestNamespaceMetricsCountDeletionsOutsideRollouts(t *testing.T) {
 	for rule, counted := range map[receipt.Rule]float64{receipt.ScaledDown: 1, receipt.RolledOut: 0} {
 		onBench(t, func(b *bench) {
 			is := b.process.metrics.byNamespace
@@ -245,7 +245,7 @@ func family(view *objectcache.View, name string) (*v1alpha1.MachineDeployment, *
 	return d, m
 }
 
-func TestLastMachinesGoneWithTheMachineDeployment(t *testing.T) {
+func TestLastMachinesMetricsEndWithTheMachineDeployment(t *testing.T) {
 	view := objectcache.NewView()
 	last := newLastMachines(view)
 	d, m := family(view, "d")
@@ -284,7 +284,7 @@ func TestLastMachinesGoneWithTheMachineDeployment(t *testing.T) {
 }
 
 // A client that may change a template can name any number of zones.
-func TestLastMachinesManyPlacesBounded(t *testing.T) {
+func TestLastMachinesMetricsAreBounded(t *testing.T) {
 	view := objectcache.NewView()
 	last := newLastMachines(view)
 	_, m := family(view, "d")
@@ -298,7 +298,7 @@ func TestLastMachinesManyPlacesBounded(t *testing.T) {
 	}
 }
 
-func TestCollectorsMachinesThatExist(t *testing.T) {
+func TestCollectorsCountMachinesThatExist(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
@@ -358,7 +358,7 @@ mcm_machine_status_condition{condition="Ready",name="odd",namespace="n"} 1
 }
 
 // Without the switch the number of series does not depend on the number of machines.
-func TestCollectorsSeriesByMachineNotAllowedFixedNumber(t *testing.T) {
+func TestNumberOfSeriesIsFixedWithoutSeriesByMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
 		count := func(byMachine []string) (n int) {
 			registry := prometheus.NewRegistry()

@@ -151,9 +151,9 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// TestReceiptsNoVMLeavesNone: the driver is called for what a failed create has left, and there is
-// no VM.
-func TestReceiptsNoVMLeavesNone(t *testing.T) {
+// TestDeletionWithoutVMLeavesNoReceipt: the driver is called for what a failed create has left, and
+// there is no VM.
+func TestDeletionWithoutVMLeavesNoReceipt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.Fail(fakecloud.Fault{Code: driver.Internal}, driver.OpCreate)
 		b.create(withoutDeadline)

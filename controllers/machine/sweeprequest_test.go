@@ -44,7 +44,7 @@ func TestSeveralVMsRequestOneSweep(t *testing.T) {
 }
 
 // The request of another machine of the class, which the leader has not served, counts for all.
-func TestSeveralVMsWhenRequestThatIsNotServedIsLeft(t *testing.T) {
+func TestSweepRequestThatIsNotServedIsKept(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.patchClass(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationSweepRequested + `":"other"}}}`)
 		b.cloud.Fail(fakecloud.Fault{Code: driver.OutOfRange}, driver.OpStatus)

@@ -67,7 +67,7 @@ func TestTokenIsProlongedAfterATakeOver(t *testing.T) {
 	})
 }
 
-func TestNoTokenIsMadeWithoutAPlaceForIt(t *testing.T) {
+func TestNoTokenIsCreatedWithoutAPlaceForIt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		secret := apiserver.Read[corev1.Secret](b.server, "secrets", "n", "s")
 		secret.Data[v1alpha1.SecretKeyUserData] = []byte("#!/bin/sh")

@@ -41,7 +41,7 @@ func (b *bench) patchMachine(patch string) {
 
 // A drain that has ended by force ends once: there is no further request to the target cluster, and
 // no further Event, however often the cloud fails to delete the VM.
-func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
+func TestUnansweredDrainEndsOnce(t *testing.T) {
 	for name, handOvers := range map[string]bool{"by one process": false, "by process after process": true} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {

@@ -117,7 +117,7 @@ func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 
 // An invalid name of a Secret must not become part of a request: metadata clients join it with the
 // path.
-func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
+func TestNoRequestIsSentForAnInvalidName(t *testing.T) {
 	for _, key := range []types.NamespacedName{
 		{Namespace: "x", Name: "../../../watch/secrets"}, {Namespace: "..", Name: "s"}, {Namespace: "n", Name: ".."}, {Namespace: "n", Name: "%2e%2e"},
 	} {

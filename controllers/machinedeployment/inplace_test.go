@@ -166,9 +166,9 @@ func playInPlace(b *bench) {
 	b.mustBeUpdated(n)
 }
 
-// TestAnUpdateInPlaceAgainstTheOddsOfWriting: another client writes Node and machine all the time,
-// and the caches show it later.
-func TestAnUpdateInPlaceAgainstTheOddsOfWriting(t *testing.T) {
+// TestAnUpdateInPlaceSucceedsDespiteOtherWriters: another client writes Node and machine all the
+// time, and the caches show it later.
+func TestAnUpdateInPlaceSucceedsDespiteOtherWriters(t *testing.T) {
 	n := &nodeServer{}
 	onBench(t, func(b *bench) {
 		b.createInPlace(n)

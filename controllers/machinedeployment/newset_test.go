@@ -113,8 +113,8 @@ func TestSetsThatDriftAreReplacedAFewTimes(t *testing.T) {
 // mostReplaced is how many sets are created in the place of those that were released.
 const mostReplaced = 2
 
-// TestCreateEarlierRequestNotAnsweredSetIsFound: the new set is found under its name.
-func TestCreateEarlierRequestNotAnsweredSetIsFound(t *testing.T) {
+// TestSetOfAnUnansweredCreateIsFound: the new set is found under its name.
+func TestSetOfAnUnansweredCreateIsFound(t *testing.T) {
 	onBench(t, func(b *bench) {
 		lost := 0
 		b.server.Lose(func(r apiserver.Request) error {
@@ -135,9 +135,9 @@ func TestCreateEarlierRequestNotAnsweredSetIsFound(t *testing.T) {
 	})
 }
 
-// TestCreateWhenEarlierRequestTakesEffectIsNoCollision: an earlier request takes effect at the
+// TestEarlierCreateThatTakesEffectIsNoCollision: an earlier request takes effect at the
 // moment of the creation.
-func TestCreateWhenEarlierRequestTakesEffectIsNoCollision(t *testing.T) {
+func TestEarlierCreateThatTakesEffectIsNoCollision(t *testing.T) {
 	twice := 0
 	onBench(t, func(b *bench) {
 		b.create()

@@ -260,7 +260,7 @@ func TestClassOfASetThatARolloutReplacesIsNotChecked(t *testing.T) {
 
 // A check writes on the class which fields the driver does not know. That is no change of the class
 // that leads to another check, for each answer of a driver.
-func TestClassCheckOwnWriteLeadsToNoCheck(t *testing.T) {
+func TestOwnWriteOfAClassCheckLeadsToNoCheck(t *testing.T) {
 	var b *bench
 	checks := 0
 	onBench(t, func(is *bench) {

@@ -178,7 +178,7 @@ func TestMachineThatNeverShowsIsListedAgain(t *testing.T) {
 }
 
 // A name that the list shows to be in use is not requested.
-func TestNewMachineWhenNameIsInTheListGetsTheNext(t *testing.T) {
+func TestNewMachineGetsTheNextNameWhenOneIsInTheList(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0)
 		set := b.set()

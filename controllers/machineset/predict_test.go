@@ -61,7 +61,7 @@ func (b *bench) standing() (n int) {
 }
 
 // A set that is being reconciled at this moment is not predicted.
-func TestPredictWhenSetIsBusyIsNotPredicted(t *testing.T) {
+func TestBusySetIsNotPredicted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)
 		set := b.set().DeepCopy()

@@ -54,9 +54,9 @@ func (r *receipts) lines(t *testing.T) []receipt.Receipt {
 	return all
 }
 
-// TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot deletes several machines of a
+// TestScaleDownLeavesAReceiptOfEachMachineAndOneEventOfTheRoot deletes several machines of a
 // MachineDeployment's set at once.
-func TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot(t *testing.T) {
+func TestScaleDownLeavesAReceiptOfEachMachineAndOneEventOfTheRoot(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}}
@@ -92,7 +92,7 @@ func TestReceiptsScaleDownOneForEachMachineAndOneEventForTheRoot(t *testing.T) {
 	}, r.use)
 }
 
-func TestReceiptsWhenSetIsDeletedNameTheSet(t *testing.T) {
+func TestReceiptsOfADeletedSetNameTheSet(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		b.create(1)
@@ -104,7 +104,7 @@ func TestReceiptsWhenSetIsDeletedNameTheSet(t *testing.T) {
 	}, r.use)
 }
 
-func TestReceiptsOldSetOfARolloutNameTheNewSet(t *testing.T) {
+func TestReceiptsOfAnOldSetNameTheNewSet(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		d := apiserver.Add(b.server, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"}})
@@ -120,7 +120,7 @@ func TestReceiptsOldSetOfARolloutNameTheNewSet(t *testing.T) {
 	}, r.use)
 }
 
-func TestReceiptsRejectedDeletionLeavesNone(t *testing.T) {
+func TestRejectedDeletionLeavesNoReceipt(t *testing.T) {
 	var r receipts
 	onBench(t, func(b *bench) {
 		b.create(2)

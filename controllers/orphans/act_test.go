@@ -78,7 +78,7 @@ func TestApprovalWhileDeletionsAreHeldIsNotUsedUp(t *testing.T) {
 }
 
 // The receipt of a deletion that was refused at first names its approval, too.
-func TestApprovalDeletionRefusedAtFirstNamesTheApproval(t *testing.T) {
+func TestReceiptOfADeletionThatWasRefusedAtFirstNamesItsApproval(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweepTwice()
@@ -96,7 +96,7 @@ func TestApprovalDeletionRefusedAtFirstNamesTheApproval(t *testing.T) {
 }
 
 // Whether the namespace is still served costs a read only where something is deleted.
-func TestSweepNothingToDeleteAsksOnceWhetherTheNamespaceIsServed(t *testing.T) {
+func TestSweepWithoutOrphansReadsOnceWhetherTheNamespaceIsServed(t *testing.T) {
 	s, asked := newSweeping(t, 10), 0
 	s.served = func() bool {
 		asked++
@@ -129,7 +129,7 @@ func (s *sweeping) wantHeld(count int) {
 
 // An orphan whose deletion was reserved, and refused, is deleted although others have reached the
 // limit. It counts from then on.
-func TestLedgerReservedBeforeIsDeletedBeyondTheLimit(t *testing.T) {
+func TestLedgerPermitsWhatWasReservedBeforeBeyondTheLimit(t *testing.T) {
 	s := newSweeping(t, 1)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweep(namespace)
@@ -256,7 +256,7 @@ func TestLedgerThatCannotBeReadPermitsNothing(t *testing.T) {
 }
 
 // The deletions of a sweep wait for each other's reservations, and give up with the leadership.
-func TestLedgerWhenLeadershipEndsWhileItWaitsReservesNothing(t *testing.T) {
+func TestLedgerReservesNothingWhenTheLeadershipEndsWhileItWaits(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.orphans.ledger.mu.Lock()
 	defer s.orphans.ledger.mu.Unlock()

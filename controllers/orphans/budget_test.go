@@ -41,7 +41,7 @@ func (s *sweeping) replace(keys ...string) deletion.Grant {
 }
 
 // Controller beyond the budget wait for it, under any leader; replacements of machines count too.
-func TestSweepMoreOrphansThanTheDeletionBudgetWaitForIt(t *testing.T) {
+func TestOrphansBeyondTheDeletionBudgetWaitForIt(t *testing.T) {
 	s := withBudget(t, 10, 3)
 	s.add(driver.ResourceVM, namespace, "1", "2", "3")
 	s.replace("machine@1")

@@ -115,7 +115,7 @@ func TestPlanLeaderSweepsSoonAndThenOnceInEachPeriod(t *testing.T) {
 }
 
 // The retry of a plan that has failed has the same window.
-func TestPlanWhenListOfNamespacesFailsIsTriedAgain(t *testing.T) {
+func TestFailedListOfNamespacesIsTriedAgain(t *testing.T) {
 	onPlanning(t, func(p *planning) {
 		p.wantSweeps(14*time.Minute, at(0, soon))
 		p.fails.Store(true)
@@ -159,7 +159,7 @@ func TestPlanNamespaceWithoutClassesIsForgotten(t *testing.T) {
 
 // While the ID of the control cluster is not known it is looked up soon, and not more often than
 // sweeps take place.
-func TestReconcileUnknownControlClusterIsTriedAgainSoon(t *testing.T) {
+func TestUnknownControlClusterIsTriedAgainSoon(t *testing.T) {
 	for period, want := range map[time.Duration]time.Duration{timeBetween: shortestRetry, 10 * time.Second: 10 * time.Second} {
 		s := newSweeping(t, 10)
 		s.config.Period, s.id = period, ""

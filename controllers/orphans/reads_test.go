@@ -31,7 +31,7 @@ func (s *sweeping) fail(what, name string) {
 
 // A sweep in which a read or a write fails deletes nothing that depends on it, and reports the
 // error.
-func TestSweepWhenRequestFailsDeletesNothing(t *testing.T) {
+func TestSweepWithAFailedRequestDeletesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		what, name string
 		err        string
@@ -58,7 +58,7 @@ func TestSweepWhenRequestFailsDeletesNothing(t *testing.T) {
 	}
 }
 
-func TestSweepWhenCloudCannotBeListedIsReported(t *testing.T) {
+func TestSweepReportsACloudThatCannotBeListed(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweep(namespace)
@@ -68,7 +68,7 @@ func TestSweepWhenCloudCannotBeListedIsReported(t *testing.T) {
 }
 
 // A driver that repeats pages must not occupy the leader, nor its memory.
-func TestSweepCloudRepeatsPagesEndsWithAnError(t *testing.T) {
+func TestSweepOfRepeatedPagesEndsWithAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		pages int
 		fails bool
@@ -104,7 +104,7 @@ func (e *endless) ListResources(context.Context, driver.ListResourcesRequest) (d
 
 // A cloud without an end occupies the leader, which sweeps few namespaces at a time, neither by the
 // number of its pages nor by their time.
-func TestSweepListWithoutEndEndsWithAnError(t *testing.T) {
+func TestSweepOfAnEndlessListEndsWithAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration // each page
 		want  int
@@ -261,7 +261,7 @@ func TestSweepYoungSuspectsCostNoReads(t *testing.T) {
 }
 
 // A target cluster that does not exist has no Nodes.
-func TestSweepNoTargetClusterHasNoNodes(t *testing.T) {
+func TestAMissingTargetClusterHasNoNodes(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.config.Targets = target.Single{}
 	s.lead()

@@ -134,7 +134,7 @@ func TestScopeCredentialsAreThoseOfTheSecret(t *testing.T) {
 	}
 }
 
-func TestScopeNotDeterminedIsReported(t *testing.T) {
+func TestUndeterminedScopeIsReported(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.cloud.Way = func(context.Context, fakecloud.Call, func() error) error { return errors.New("no account") }
 	s.fails("no account")
@@ -170,7 +170,7 @@ func TestScopeOfTwoClassesIsListedOnceWithTheClassThatStays(t *testing.T) {
 
 // An orphan that two scopes list is held in that in which it is old enough, and not approved with
 // it in the other one.
-func TestScopeOrphanOfTwoScopesIsHeldWhereItIsOldEnough(t *testing.T) {
+func TestOrphanOfTwoScopesIsHeldWhereItIsOldEnough(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.config.Sweeper = func(string) (driver.Sweeper, bool) { return s.cloud.Driver(), true }
 	s.lead()
@@ -186,7 +186,7 @@ func TestScopeOrphanOfTwoScopesIsHeldWhereItIsOldEnough(t *testing.T) {
 
 // A class that cannot be decoded exists: machines that name it do not stop the sweep of the
 // namespace.
-func TestScopeWhenClassThatCannotBeDecodedExists(t *testing.T) {
+func TestClassThatCannotBeDecodedCountsAsExisting(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.put("machineclasses", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "broken"}, "provider": map[string]any{"no": "text"},
@@ -224,7 +224,7 @@ func TestSortedOrdersByClass(t *testing.T) {
 
 // A class that another client writes all the time is swept like others; one that has changed in
 // what the sweep depends on is not acted upon.
-func TestSweepClassIsWrittenMeanwhile(t *testing.T) {
+func TestClassThatIsWrittenDuringASweep(t *testing.T) {
 	annotated := func(key string) func(s *sweeping) {
 		return func(s *sweeping) {
 			s.Edit("machineclasses", namespace, class, func(u *unstructured.Unstructured) {

@@ -41,7 +41,7 @@ func TestSweepOrphansAreDeletedInTheSecondSweepWithEventAndReceipt(t *testing.T)
 	}
 }
 
-func TestSweepWhenDeletionThatTakesLongerThanASweepIsReportedOnce(t *testing.T) {
+func TestDeletionThatTakesLongerThanASweepIsReportedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit     int
 		approve   bool
@@ -136,7 +136,7 @@ func TestSweepMoreOrphansThanTheLimitAreHeldUntilExactlyTheseAreApproved(t *test
 
 // The approval names the orphans that were held at its time. One that was confirmed since makes it
 // void.
-func TestSweepWhenApprovalBeforeFurtherOrphansAreHeldApprovesNone(t *testing.T) {
+func TestApprovalIsVoidWhenFurtherOrphansAreHeld(t *testing.T) {
 	s := newSweeping(t, 0)
 	s.add(driver.ResourceVM, namespace, "1")
 	s.sweep(namespace)

@@ -283,7 +283,7 @@ func (s *sweeping) slowReads(takes time.Duration) {
 
 // One account has more suspects than can be confirmed in the time of a sweep. What is confirmed is
 // deleted, and later sweeps go on with the others.
-func TestSweepReadsOfOneAccountTakeTooLongAllOrphansAreDeleted(t *testing.T) {
+func TestSlowReadsOfOneAccountDeleteAllOrphansInTheEnd(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	deleted, number := map[string]bool{}, map[string]int{"c00": 2, "c01": 490, "c02": 2}
 	s.addAccounts(len(number), func(class string, _ int) (items []driver.Resource, more bool) {
@@ -304,7 +304,7 @@ func TestSweepReadsOfOneAccountTakeTooLongAllOrphansAreDeleted(t *testing.T) {
 
 // An account whose suspects are confirmed and not deleted, as they are held, takes turns with the
 // others.
-func TestSweepReadsOfOneAccountAlwaysTakeTooLongOthersHaveTheirTurn(t *testing.T) {
+func TestSlowReadsOfOneAccountLeaveTurnsForOthers(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	s.addAccounts(3, func(class string, _ int) (items []driver.Resource, more bool) { return disksOf(class, 20), false })
 	confirmed := map[string]int{}
@@ -327,7 +327,7 @@ func TestSweepReadsOfOneAccountAlwaysTakeTooLongOthersHaveTheirTurn(t *testing.T
 
 // Suspects that were not checked in time may be orphans: they count for the limit, and a part of
 // what is held cannot be approved.
-func TestSweepReadsTakeTooLongLimitAndApprovalAreForAllSuspects(t *testing.T) {
+func TestLimitAndApprovalAreForAllSuspectsWhenReadsAreSlow(t *testing.T) {
 	s := newSweeping(t, 39)
 	var all []string
 	for i := range 40 {
@@ -356,7 +356,7 @@ func TestSweepReadsTakeTooLongLimitAndApprovalAreForAllSuspects(t *testing.T) {
 
 // Twenty accounts of which a sweep lists ten in its time, and whose deletions get no answer for a
 // minute each: deletions are tried in all of them in their turn.
-func TestSweepWhenListsAndDeletionsAreCutOffAllAccountsHaveTheirTurn(t *testing.T) {
+func TestAllAccountsHaveTheirTurnWhenListsAndDeletionsAreCutOff(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	s.addAccounts(20, func(class string, _ int) (items []driver.Resource, more bool) {
 		s.clock.Step(longestList/10 + time.Second)

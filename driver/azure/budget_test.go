@@ -88,7 +88,7 @@ func TestBudgetIsTheShareOfWhatIsLeft(t *testing.T) {
 }
 
 // Those that are refused come back one after the other, within a bounded time.
-func TestRefusedOnesGetTheirTimes(t *testing.T) {
+func TestRefusedRequestsGetTheirTimes(t *testing.T) {
 	b, clock := newBudgets(1)
 	_, _ = sendAll(t, b, 1, left("0"), http.StatusOK)
 	for i := range 3 {

@@ -208,7 +208,7 @@ func TestRequestForAVM(t *testing.T) {
 	}
 }
 
-func TestSSHKeyOfNoOne(t *testing.T) {
+func TestSSHKeyIsUseless(t *testing.T) {
 	one, err := uselessSSHKey()
 	other, _ := uselessSSHKey()
 	if err != nil || !strings.HasPrefix(one, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI") || one == other {

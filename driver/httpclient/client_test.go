@@ -328,7 +328,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 // A connection serves one request after the other, until it is closed while no request uses it.
-func TestCloseIdleConnectionsNextRequestMakesAConnection(t *testing.T) {
+func TestNextRequestConnectsAfterIdleConnectionsAreClosed(t *testing.T) {
 	from := make(chan string, 3)
 	client, ask := serve(t, func(_ http.ResponseWriter, r *http.Request) { from <- r.RemoteAddr })
 	request := func() string {

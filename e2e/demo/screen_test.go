@@ -106,7 +106,7 @@ func TestScreenAfterAnInterruptedScene(t *testing.T) {
 	}
 }
 
-func TestNoTerminalNoEscapeSequences(t *testing.T) {
+func TestNoEscapeSequencesWithoutATerminal(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)

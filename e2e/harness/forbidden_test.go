@@ -89,8 +89,8 @@ func TestForbiddenDuringAnOutage(t *testing.T) {
 	}
 }
 
-// TestForbiddenNeedsALog: a missing audit log is an error.
-func TestForbiddenNeedsALog(t *testing.T) {
+// TestForbiddenWithoutAnAuditLogIsAnError: a missing audit log is an error.
+func TestForbiddenWithoutAnAuditLogIsAnError(t *testing.T) {
 	if err := Forbidden(t.TempDir()); err == nil {
 		t.Error("want an error for a folder without an audit log, got none")
 	}

@@ -40,8 +40,8 @@ func TestAllHeld(t *testing.T) {
 	}
 }
 
-// TestAllReport: a Lease that names a session is not enough.
-func TestAllReport(t *testing.T) {
+// TestAllReportNeedsMoreThanALease: a Lease that names a session is not enough.
+func TestAllReportNeedsMoreThanALease(t *testing.T) {
 	leases := []coordinationv1.Lease{
 		lease(v1alpha1.LeaseOfSession, "fleet-session-fleet-0", "fleet-0_aaaaa"),
 		lease(v1alpha1.LeaseOfSlot, "fleet-slot-000", "fleet-0_aaaaa"),

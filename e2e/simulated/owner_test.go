@@ -82,7 +82,7 @@ func TestAnswerWithAnotherVMIsRejected(t *testing.T) {
 	}
 }
 
-func TestMachineWithoutUIDMakesNoRequest(t *testing.T) {
+func TestMachineWithoutUIDSendsNoRequest(t *testing.T) {
 	requested := target("")
 	requested.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	d, cloud := against(t)

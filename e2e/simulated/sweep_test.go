@@ -194,7 +194,7 @@ func TestDeleteResource(t *testing.T) {
 }
 
 // What cannot be swept sends no request.
-func TestSweepsThatAreRejectedMakeNoRequest(t *testing.T) {
+func TestSweepsThatAreRejectedSendNoRequest(t *testing.T) {
 	unknown := scope(nil)
 	unknown.ControlCluster = ""
 	for name, req := range map[string]driver.ListResourcesRequest{

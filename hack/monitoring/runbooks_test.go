@@ -15,9 +15,9 @@ var (
 	condition = regexp.MustCompile(`eq \.type "(\w+)"`)
 )
 
-// TestRunbooksConditionsAreShownOfAllKinds: MachineSets have MCM's field machineSetCondition, and
+// TestRunbooksShowConditionsOfAllKinds: MachineSets have MCM's field machineSetCondition, and
 // conditions next to it where the definitions are the fleet's.
-func TestRunbooksConditionsAreShownOfAllKinds(t *testing.T) {
+func TestRunbooksShowConditionsOfAllKinds(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/runbooks/*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -97,7 +97,7 @@ func TestSynchronizedClocksAreNotCorrected(t *testing.T) {
 }
 
 // Without a date, and before the first answer, the time is that of the process.
-func TestWithoutADateTheTimeIsThatOfTheProcess(t *testing.T) {
+func TestWithoutADateTheProcessClockCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &apart{by: 10 * time.Minute}
 		c := apianswers.NewClock(own, "control")

@@ -37,7 +37,7 @@ func machines(items ...string) string {
 
 const good, bad = `{"providerID":"vm"}`, `{"providerID":"vm","drainTimeout":"soon"}`
 
-func TestItemsThatDecodeAreListedBesideOthers(t *testing.T) {
+func TestItemsThatDecodeAreListedNextToOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		items                  []string
 		decoded, undecodable   []string
@@ -83,7 +83,7 @@ func TestItemsThatDecodeAreListedBesideOthers(t *testing.T) {
 	}
 }
 
-func TestDecodeUndecodableObjectErrorHasMetadata(t *testing.T) {
+func TestErrorOfAnUndecodableObjectHasItsMetadata(t *testing.T) {
 	_, _, err := whole(t).Decode([]byte(machine("m", bad)), nil, &v1alpha1.Machine{})
 	f, ok := FailureOf(fmt.Errorf("read it: %w", err))
 	if !ok || f.Name != "m" || f.UID != "u-m" {
@@ -105,7 +105,7 @@ func TestDecodeUndecodableObjectErrorHasMetadata(t *testing.T) {
 	}
 }
 
-func TestDecodeUndecodableObjectInWatchDeliversFailure(t *testing.T) {
+func TestWatchDeliversUndecodableObjectsAsFailures(t *testing.T) {
 	obj, _, err := whole(t).Decode([]byte(machine("m", bad)), nil, nil)
 	f, ok := obj.(*Failure)
 	if err != nil || !ok || f.Name != "m" || f.ResourceVersion != "7" {
@@ -123,7 +123,7 @@ func TestDecodeUndecodableObjectInWatchDeliversFailure(t *testing.T) {
 }
 
 // Objects of other APIs fail as in client-go.
-func TestDecodeOtherAPIFails(t *testing.T) {
+func TestDecodeOfAnotherAPIFails(t *testing.T) {
 	for _, text := range []string{
 		"", "{", "7", `{"apiVersion":"v1","kind":"Status","code":"many"}`,
 		`{"apiVersion":"v1","kind":"PodList","items":[]}`, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Other","metadata":{"name":"x"}`,

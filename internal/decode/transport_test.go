@@ -93,7 +93,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 }
 
 // Only pages are measured: other requests, and refusals, arrive as they are.
-func TestTransportOtherAnswers(t *testing.T) {
+func TestTransportPassesOtherAnswersUnchanged(t *testing.T) {
 	s := apiserver.Recording()
 	clients := apiserver.ClientsThrough(decode.PageTransport(s))
 	if _, err := clients.Machines.MachineSets("n").List(t.Context(), metav1.ListOptions{}); err != nil {

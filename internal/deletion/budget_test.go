@@ -96,7 +96,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func TestReserveNoLimitSendsNoRequest(t *testing.T) {
+func TestReservationWithoutLimitSendsNoRequest(t *testing.T) {
 	c := newCluster(t, limits{"n": "0"})
 	c.want(c.replica(1), "a b c", "a b c", 0)
 	c.limits["n"] = "1"
@@ -108,7 +108,7 @@ func TestReserveNoLimitSendsNoRequest(t *testing.T) {
 
 // Before the annotations of Namespaces are known, which may limit deletions, none is reserved,
 // although the fleet has no limit.
-func TestReserveUnknownLimitsReservesNothing(t *testing.T) {
+func TestUnknownLimitsReserveNothing(t *testing.T) {
 	c := newCluster(t, limits{"unknown": "x"})
 	if grant, err := c.replica(0).Reserve(t.Context(), "n", []string{"a"}); err == nil || len(grant.Reserved) > 0 {
 		t.Errorf("reserved %v, %v; want an error", grant.Reserved, err)
@@ -140,7 +140,7 @@ func TestReserveIsSharedByReplicas(t *testing.T) {
 }
 
 // The limit of one namespace does not depend on another's.
-func TestReserveEachNamespaceHasItsOwn(t *testing.T) {
+func TestEachNamespaceHasItsOwnReservations(t *testing.T) {
 	c := newCluster(t, limits{})
 	b := c.replica(1)
 	for _, namespace := range []string{"n", "m"} {
@@ -172,7 +172,7 @@ func TestReserveAtTheSameTimeStaysWithinTheLimit(t *testing.T) {
 }
 
 // The Lease that another process creates or writes between read and write is read again.
-func TestReserveAnotherWriteMeanwhileIsCounted(t *testing.T) {
+func TestReservationCountsAnotherWriteMeanwhile(t *testing.T) {
 	for _, method := range []string{http.MethodPost, http.MethodPut} {
 		t.Run(method, func(t *testing.T) {
 			c := newCluster(t, limits{})
@@ -194,7 +194,7 @@ func TestReserveAnotherWriteMeanwhileIsCounted(t *testing.T) {
 
 // A time that lies in the future, because a clock was wrong, counts for an hour from when it was
 // first seen.
-func TestReserveWrongClockBlocksForAnHour(t *testing.T) {
+func TestReservationOfAWrongClockBlocksForAnHour(t *testing.T) {
 	c := newCluster(t, limits{})
 	wrong := c.replica(1)
 	wrong.Clock = testclock.NewFakePassiveClock(c.clock.Now().Add(100 * time.Hour))
@@ -204,7 +204,7 @@ func TestReserveWrongClockBlocksForAnHour(t *testing.T) {
 	c.want(c.replica(1), "b", "b", 0)
 }
 
-func TestReserveErrorsReserveNothing(t *testing.T) {
+func TestErrorsReserveNothing(t *testing.T) {
 	away := errors.New("the API server is away")
 	for name, tc := range map[string]struct {
 		text   string // on the Lease

@@ -114,7 +114,7 @@ type fencedError struct{ error }
 
 func (fencedError) NotOurs() bool { return true }
 
-func TestDeleteFailedLeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
+func TestFailedDeletionLeavesReceiptOnlyIfItMayHaveTakenEffect(t *testing.T) {
 	machines := schema.GroupResource{Resource: "machines"}
 	for _, c := range []struct {
 		name string
@@ -225,9 +225,9 @@ func TestOpenWithoutPathIsNoLog(t *testing.T) {
 	}
 }
 
-// TestDeleteRepeatedHasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and
+// TestRepeatedDeletionHasOneReceiptOfEachOutcome: a cloud that does not answer is asked again and
 // again, and so is one that takes its time.
-func TestDeleteRepeatedHasOneReceiptOfEachOutcome(t *testing.T) {
+func TestRepeatedDeletionHasOneReceiptOfEachOutcome(t *testing.T) {
 	var file bytes.Buffer
 	r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(&file), nil)
 	d := deletion()
@@ -267,9 +267,9 @@ func TestTextOfAllNamesSome(t *testing.T) {
 	}
 }
 
-// TestDeleteWithoutOwnerTraceAndFileNamesNone: what is not known is left out of the Event and the
-// log.
-func TestDeleteWithoutOwnerTraceAndFileNamesNone(t *testing.T) {
+// TestReceiptLeavesOutAnUnknownOwnerTraceAndFile: what is not known is left out of the Event and
+// the log.
+func TestReceiptLeavesOutAnUnknownOwnerTraceAndFile(t *testing.T) {
 	log, emitted := &ktesting.BufferTL{}, events.NewFakeRecorder(10)
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))
 	r := NewRecorder(testclock.NewFakePassiveClock(noon), nil, nil)

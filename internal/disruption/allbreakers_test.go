@@ -107,7 +107,7 @@ func TestManyThresholdsOfOneNamespace(t *testing.T) {
 }
 
 // If several circuit breakers are about to close, the first of all thresholds is the next.
-func TestAllBreakersReturnWhenTheFirstCloses(t *testing.T) {
+func TestTheFirstOfAllBreakersToCloseIsReturned(t *testing.T) {
 	flags := DefaultThresholds()
 	soon, late := flags, flags
 	soon.CloseAfter, late.CloseAfter = time.Minute, time.Hour

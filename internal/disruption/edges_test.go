@@ -113,7 +113,7 @@ func TestParseThresholdsOfTheMaximumLength(t *testing.T) {
 }
 
 // The namespaces of thresholds are those that have used them last, and all that fit are in use.
-func TestAllBreakersUseAgain(t *testing.T) {
+func TestThresholdsOfTheLastNamespacesAreInUse(t *testing.T) {
 	flags := DefaultThresholds()
 	own := flags
 	own.NotReady = 1
@@ -143,7 +143,7 @@ func TestAllBreakersUseAgain(t *testing.T) {
 }
 
 // Thresholds that are in use can be used by one more namespace, also when no others have room.
-func TestAllBreakersFullAndUsedByOneMoreNamespace(t *testing.T) {
+func TestOneMoreNamespaceCanUseThresholdsInUse(t *testing.T) {
 	flags := DefaultThresholds()
 	var many []Thresholds
 	for i := range MaxThresholds {
@@ -162,7 +162,7 @@ func TestAllBreakersFullAndUsedByOneMoreNamespace(t *testing.T) {
 
 // What is remembered has no effect with thresholds that are not in use, or with which no circuit
 // breaker opens.
-func TestAllBreakersRememberOfOtherThresholdsDoesNothing(t *testing.T) {
+func TestRememberedBreakersOfOtherThresholdsHaveNoEffect(t *testing.T) {
 	never, unused := DefaultThresholds(), DefaultThresholds()
 	never.Percent, unused.NotReady = 100, 9
 	h := NewAllBreakers(never)
@@ -218,7 +218,7 @@ func TestReportsEdgesOfWhatIsWritten(t *testing.T) {
 }
 
 // Of several reports of a slot without a holder the worst one counts, whichever is read first.
-func TestReportsWorstOfSeveral(t *testing.T) {
+func TestTheWorstOfSeveralReportsCounts(t *testing.T) {
 	text := func(ready, notReady int) string {
 		return fmt.Sprintf(`{"counts":{"/z1":{"0":[%d,%d]}}}`, ready, notReady)
 	}
@@ -272,7 +272,7 @@ func TestReportsNamespacesOfAllSlots(t *testing.T) {
 }
 
 // A zone has the first of the turns that it gets in its namespaces.
-func TestTurnsOfAZoneOfTwoNamespacesIsTheFirst(t *testing.T) {
+func TestAZoneHasTheFirstTurnOfItsNamespaces(t *testing.T) {
 	for range 20 { // maps have no order
 		if turn := turns(map[Scope]map[string]int{{Zone: "a"}: {"v": 5, "w": 1}, {Zone: "b"}: {"w": 2}}); turn[Scope{Zone: "a"}] != 0 {
 			t.Fatalf("turns %v, want a first", turn)

@@ -17,7 +17,7 @@ import (
 
 // Each answer to a request that removes something is known: success and 404 are accepted, and all
 // others are refusals with a reason, which are tried again soon.
-func TestAttemptEveryStatus(t *testing.T) {
+func TestAttemptClassifiesEveryStatus(t *testing.T) {
 	pods := corev1.Resource("pods")
 	type answer struct {
 		name     string
@@ -55,7 +55,7 @@ func TestAttemptEveryStatus(t *testing.T) {
 }
 
 // What is accepted again and again is known to have stayed.
-func TestAttemptAcceptedTwice(t *testing.T) {
+func TestAttemptThatIsAcceptedTwiceHasStayed(t *testing.T) {
 	gone := apierrors.NewNotFound(corev1.Resource("pods"), "web")
 	once := attempt(drain.Attempt{}, now, drain.Evict, gone)
 	if twice := attempt(once, now, drain.Evict, gone); once.IsRepeated || !twice.IsRepeated || twice.Why != gone.Error() {

@@ -18,7 +18,7 @@ import (
 
 // A drain whose time is over is given up only after requests have failed for so long that an outage
 // would be known; a forced one at once.
-func TestExpiredDrainIsGivenUpOnlyWhenThereIsNoOutage(t *testing.T) {
+func TestExpiredDrainIsAbandonedOnlyWithoutAnOutage(t *testing.T) {
 	failed, back := errors.New("connection refused"), now.Add(30*time.Minute)
 	for name, tc := range map[string]struct {
 		order drain.Order

@@ -34,7 +34,7 @@ func TestTimeoutsOfTheMachineGoFirst(t *testing.T) {
 	}
 }
 
-func TestHealthDeadlineOnlyOfAnUnhealthyMachineWithATimeout(t *testing.T) {
+func TestOnlyAnUnhealthyMachineWithATimeoutHasAHealthDeadline(t *testing.T) {
 	disabled := true
 	for name, tc := range map[string]struct {
 		phase         v1alpha1.MachinePhase

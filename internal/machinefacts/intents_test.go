@@ -116,9 +116,9 @@ func FuzzReadIntents(f *testing.F) {
 	})
 }
 
-// TestIntentsReasonOfForeignTextIsBounded: any client may have written the annotation, and the rule
-// is a label of a metric.
-func TestIntentsReasonOfForeignTextIsBounded(t *testing.T) {
+// TestReasonOfForeignTextIsBoundedInIntents: any client may have written the annotation, and the
+// rule is a label of a metric.
+func TestReasonOfForeignTextIsBoundedInIntents(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	in := Intents{
 		Delete: []Deletion{

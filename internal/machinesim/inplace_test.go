@@ -61,9 +61,9 @@ func (r *rolling) mustBeFree() {
 	}
 }
 
-// TestInPlaceEveryMachineStays: without surge no machine is created and none deleted, and all are
-// updated.
-func TestInPlaceEveryMachineStays(t *testing.T) {
+// TestEveryMachineStaysWhenUpdatedInPlace: without surge no machine is created and none deleted,
+// and all are updated.
+func TestEveryMachineStaysWhenUpdatedInPlace(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

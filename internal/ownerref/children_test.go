@@ -111,7 +111,7 @@ func TestAdoptAndRelease(t *testing.T) {
 
 // A parent that is deleted without its children creates none in their place, so that nothing counts
 // them as released.
-func TestReleaseAllParentInDeletionRemovesOwnerOnly(t *testing.T) {
+func TestParentInDeletionRemovesItselfAsOwnerOnly(t *testing.T) {
 	for _, ending := range []bool{false, true} {
 		one := set("one")
 		m := machine("m", one)
@@ -152,7 +152,7 @@ func TestInSlotOfReplacesSlotOfTemplate(t *testing.T) {
 
 // A child that has changed meanwhile, is gone, or does not decode in the answer does not keep the
 // others from being written.
-func TestRewriteChangedMeanwhileSkipped(t *testing.T) {
+func TestRewriteSkipsAChildThatHasChanged(t *testing.T) {
 	kind := schema.GroupResource{Resource: "machines"}
 	answers := map[string]error{
 		"changed": apierrors.NewConflict(kind, "changed", errors.New("no")),

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestLockHeldWaiterDoesNotStopTheClock(t *testing.T) {
+func TestWaiterForALockDoesNotStopTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Mutex
 		m.Lock()

@@ -24,7 +24,7 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // The clock of a cluster is corrected by an hour back when its API server's clock was wrong for
 // some minutes: a key that waits for 10 s waits for 10 s.
-func TestRequeueAfterClockOfAClusterIsCorrectedBackwards(t *testing.T) {
+func TestDelayIsKeptWhenTheClockOfAClusterIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ahead := time.Hour
 		wall := apianswers.NewClock(clock.RealClock{}, "control")

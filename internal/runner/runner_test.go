@@ -54,7 +54,7 @@ func elapse(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestAFailingKeyBacksOffAndIsNeverGivenUp(t *testing.T) {
+func TestAFailingKeyBacksOffAndIsAlwaysRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []time.Duration
 		begun := time.Now()

@@ -106,7 +106,7 @@ func exemplars(h *dto.Histogram) (ids []string) {
 	return ids
 }
 
-func TestObserveWhenTraceThatIsNotSampledNoExemplar(t *testing.T) {
+func TestUnsampledTraceHasNoExemplar(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Help: "h", Buckets: []float64{1}})
 	registry.MustRegister(seconds)
@@ -125,7 +125,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestTransportRequestsOfDriversCountedByService(t *testing.T) {
+func TestRequestsOfDriversAreCountedByService(t *testing.T) {
 	registry, clock := prometheus.NewRegistry(), clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	metrics := NewRequestMetrics(registry, clock)
 	transport := metrics.Transport("p", func(r *http.Request) string { return r.Host }, roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -163,7 +163,7 @@ mcm_cloud_api_requests_total{provider="p",service="vms"} 3
 
 // client-go keeps the metrics that were registered first, so that this is the only test of them
 // here. A server may answer with any status.
-func TestRESTClientAnyStatusBoundedLabels(t *testing.T) {
+func TestLabelsOfRESTClientMetricsAreBoundedForAnyStatus(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	RegisterRESTClient(registry)
 	RegisterRESTClient(prometheus.NewRegistry()) // ineffective, and no error

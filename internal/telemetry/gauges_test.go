@@ -32,7 +32,7 @@ func gathered(t *testing.T, collector prometheus.Collector) (series []*dto.Metri
 }
 
 // Any client that may write the status of a machine can put anything there.
-func TestGaugesHostileObjectBoundedSeries(t *testing.T) {
+func TestHostileObjectHasBoundedSeries(t *testing.T) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n"}}
 	add := func(condition string) {
 		m.Status.Conditions = append(m.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(condition), Status: corev1.ConditionTrue})
@@ -85,7 +85,7 @@ func TestGaugesGroupsAndCountersAreBounded(t *testing.T) {
 	}
 }
 
-func TestGaugesProcessThatMayNotActNoSeries(t *testing.T) {
+func TestProcessThatMayNotActHasNoSeries(t *testing.T) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n"}}
 	all := func() []*v1alpha1.Machine { return []*v1alpha1.Machine{m} }
 	gauge := Number("g", "h", func(*v1alpha1.Machine) int32 { return 1 })
@@ -96,7 +96,7 @@ func TestGaugesProcessThatMayNotActNoSeries(t *testing.T) {
 	}
 }
 
-func TestAllowedMetricsByMachineOnlyThoseNamed(t *testing.T) {
+func TestOnlyNamedMetricsByMachineAreAllowed(t *testing.T) {
 	gauges := func() (all []Gauge[*v1alpha1.Machine]) {
 		for _, name := range append(SeriesByMachine(), "mcm_machine_items_total") {
 			all = append(all, Number(name, "h", func(*v1alpha1.Machine) int32 { return 1 }))

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-func TestTracingNotConfiguredNotStarted(t *testing.T) {
+func TestTracingDoesNotStartUnconfigured(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"no endpoint": {},
 		"none":        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_EXPORTER": "none"},
@@ -43,7 +43,7 @@ func TestTracingNotConfiguredNotStarted(t *testing.T) {
 	}
 }
 
-func TestTracingEndpointOnlyProviderStarted(t *testing.T) {
+func TestTracingStartsWithAnEndpointOnly(t *testing.T) {
 	for _, protocol := range []string{"", "grpc", "http/protobuf"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // no server, and no error
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)

@@ -85,7 +85,7 @@ type notSentError struct{}
 func (notSentError) Error() string { return "not sent" }
 func (notSentError) NotSent() bool { return true }
 
-func TestOutcomeOfUnclearAnswersCountAsUnanswered(t *testing.T) {
+func TestUnclearAnswersCountAsUnanswered(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason}}
 	}

@@ -259,7 +259,7 @@ func TestWhoOwnsStandsInTheUserAgent(t *testing.T) {
 	}
 }
 
-func TestTheLeadershipHasAFenceOfItsOwn(t *testing.T) {
+func TestTheLeadershipHasItsOwnFence(t *testing.T) {
 	s := newStand(t)
 	s.BeginLeading()
 	if _, _, ok := s.Lead(t.Context()); ok {
@@ -459,7 +459,7 @@ func TestTheGateOpensWhenAllIsKnown(t *testing.T) {
 }
 
 // The trace by which a slot has come is that of its epoch, and of no later one.
-func TestPassesKnowTheTraceByWhichTheirSlotHasCome(t *testing.T) {
+func TestPassesLinkToTheTraceOfTheirSlotsHandOver(t *testing.T) {
 	s := newStand(t)
 	const arrival = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	arrivalNow := func() string {

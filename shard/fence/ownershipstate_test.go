@@ -87,7 +87,7 @@ func TestASuspensionOfTheLeadershipEndsWithThatOfTheSession(t *testing.T) {
 
 // A renewal may be answered after the fence has passed and before the session has looked at the
 // clock: nothing is suspended then, and so nothing resumes, but keys were refused.
-func TestFollowKeyRefusedAtAFenceThatMovedIsReportedOnce(t *testing.T) {
+func TestKeyRefusedAtAFenceThatMovedIsReportedOnce(t *testing.T) {
 	s := newStand(t)
 	s.clock.Step(9 * time.Second)
 	if _, _, ok := s.Admit(t.Context(), testSlot); ok {
@@ -106,7 +106,7 @@ func TestFollowKeyRefusedAtAFenceThatMovedIsReportedOnce(t *testing.T) {
 
 // Every replica asks once a second whether it leads. That most of them do not is no refusal of a
 // key: else all keys of all slots would be enqueued again with each renewal.
-func TestFollowLeadershipRefusedIsNotReported(t *testing.T) {
+func TestRefusedLeadershipIsNotReportedAsAKey(t *testing.T) {
 	s := newStand(t)
 	s.BeginLeading()
 	if _, _, leads := s.Lead(t.Context()); leads {

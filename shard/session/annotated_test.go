@@ -68,7 +68,7 @@ func TestAnnotationOnTheLeaderLeaseStays(t *testing.T) {
 }
 
 // The annotation is written while a renewal is on its way, which was based on the Lease without it.
-func TestAnnotationBesideARenewalStays(t *testing.T) {
+func TestAnnotationWrittenDuringARenewalStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		a := begin(t, server, "fleet-0")

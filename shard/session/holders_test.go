@@ -13,7 +13,7 @@ import (
 
 // A slot is unserved from the last sign of life of its holder, or from its release, until another
 // session acquires it, if that takes long.
-func TestHoldersLongTimeWithoutALiveHolderIsAGap(t *testing.T) {
+func TestLongTimeWithoutALiveHolderIsAGap(t *testing.T) {
 	const a, b = "fleet-0_aaaaa", "fleet-1_bbbbb"
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	type seen struct {
@@ -68,7 +68,7 @@ func TestHoldersLongTimeWithoutALiveHolderIsAGap(t *testing.T) {
 	}
 }
 
-func TestHoldersLeaseWithoutTimeEndsNoGap(t *testing.T) {
+func TestLeaseWithoutTimeEndsNoGap(t *testing.T) {
 	h := newHolders(protocol.Settings{Config: member.DefaultConfig(), Fleet: "fleet", Slots: 16}, member.Moment{})
 	for _, holder := range []string{"fleet-0_aaaaa", "", "fleet-1_bbbbb"} {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-slot-003"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}

@@ -127,7 +127,7 @@ func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 
 // All replicas ask again and again whether they lead. That most of them do not has turned no key
 // away: else all keys of all slots would be looked at anew with each renewal.
-func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
+func TestAReplicaThatDoesNotLeadHasRefusedNoKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := begin(t, newServer(), "fleet-0")
 		time.Sleep(time.Minute)

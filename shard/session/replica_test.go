@@ -280,7 +280,7 @@ func TestANewReplicaGetsItsShareAndHandsItOverWhenItLeaves(t *testing.T) {
 
 // What a replica has counted reaches the others within seconds, and stays its last word when it has
 // left.
-func TestReplicasHearOfEachOther(t *testing.T) {
+func TestReplicasReceiveReportsOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")

@@ -135,7 +135,7 @@ func TestUnfitSlotsThatWait(t *testing.T) {
 	}
 }
 
-func TestUnfitChangesOfAccountsAreCompared(t *testing.T) {
+func TestChangesOfFailingAccountsAreReported(t *testing.T) {
 	r, _ := stepped(t, clock.RealClock{}, instantGrants{}, nil)
 	r.compareAccounts() // without a function that returns them
 	failing := member.Accounts{Failing: []member.Account{{Key: "a/1"}}}

@@ -42,7 +42,7 @@ func TestObjectInThePlaceOfAnotherInAnotherGrant(t *testing.T) {
 }
 
 // Both are in the same slot, and the watch has missed the time between them.
-func TestObjectInThePlaceOfAnotherRelist(t *testing.T) {
+func TestObjectInThePlaceOfAnotherIsFoundByARelist(t *testing.T) {
 	view := objectcache.NewView()
 	k := &kind[*v1alpha1.Machine]{store: view.Machines, holder: map[int]*sink[*v1alpha1.Machine]{}, opened: map[int]bool{1: true}}
 	s := &sink[*v1alpha1.Machine]{kind: k, grant: newGrant(1, nil, nil), synced: sync.OnceFunc(func() {}), past: map[int]string{}}

@@ -46,7 +46,7 @@ func expect(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestListStoresObjectsBesideAnUndecodableOne(t *testing.T) {
+func TestListStoresObjectsNextToAnUndecodableOne(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		reported := b.reported()
 		b.put("machines", key("a"), inSlot(1))
@@ -199,7 +199,7 @@ func TestOlderDecodableVersionIsIgnored(t *testing.T) {
 	})
 }
 
-func TestClassesAreStoredBesideAnUndecodableOne(t *testing.T) {
+func TestClassesAreStoredNextToAnUndecodableOne(t *testing.T) {
 	withClasses(t, func(b *classBench) {
 		bad := types.NamespacedName{Namespace: "a", Name: "bad"}
 		content := inSlot(1)

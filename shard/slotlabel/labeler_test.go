@@ -351,7 +351,7 @@ func TestOrphanedSetIsAdopted(t *testing.T) {
 
 // A parent that cannot be decoded adopts when it can be decoded, and does not prevent other parents
 // from adopting.
-func TestOrphanIsAdoptedBesideAnUndecodableParent(t *testing.T) {
+func TestOrphanIsAdoptedNextToAnUndecodableParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
 		for resource, kind := range map[string]string{"machinesets": "MachineSet", "machinedeployments": "MachineDeployment"} {

@@ -26,7 +26,7 @@ func TestMayExist(t *testing.T) {
 }
 
 // A kubelet can write the annotation, and its value becomes part of requests.
-func TestMachineOfWhenNameThatCannotExistNotBound(t *testing.T) {
+func TestNodeWithAnImpossibleMachineNameIsNotBound(t *testing.T) {
 	for ref, want := range map[string]bool{
 		"n/m/u": true, "n/m.x/u": true,
 		"": false, "n/m": false, "n/m/u/v": false, "/m/u": false, "n//u": false, "n/m/": false,

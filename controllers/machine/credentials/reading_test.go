@@ -362,9 +362,9 @@ func TestContextsOfAnsweredRequestsEnd(t *testing.T) {
 	}, stored("n", "s"))
 }
 
-// TestAwaitOnlyOwnSecretsAreWatched: others are read again after a time that does not depend on
-// whether they exist.
-func TestAwaitOnlyOwnSecretsAreWatched(t *testing.T) {
+// TestOnlyOwnSecretsAreWatchedWhileAwaited: others are read again after a time that does not depend
+// on whether they exist.
+func TestOnlyOwnSecretsAreWatchedWhileAwaited(t *testing.T) {
 	for name, tc := range map[string]struct {
 		awaited []string
 		watched int

@@ -109,7 +109,7 @@ func TestATokenThatLastsTooLongIsShortened(t *testing.T) {
 }
 
 // A token that another process has deleted is not prolonged, and not remembered any more.
-func TestProlongWhenTokenIsGoneReportsThat(t *testing.T) {
+func TestProlongingReportsThatTheTokenIsGone(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
 	created(t, cluster, process)
 	deleted(t, cluster, newTokens(now))
@@ -140,7 +140,7 @@ func TestTokensAreNotRead(t *testing.T) {
 
 // The token is deleted and cannot be created again at first: the VM may have it already, so it is
 // not lost.
-func TestProlongWhenCreateFailsIsRepeated(t *testing.T) {
+func TestProlongingIsRepeatedWhenTheCreateFails(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
 	first, _ := created(t, cluster, process)
 	process.cfg.Clock = clocktesting.NewFakeClock(now.Add(19 * time.Minute))
@@ -162,7 +162,7 @@ func TestProlongWhenCreateFailsIsRepeated(t *testing.T) {
 }
 
 // A Secret without data may have the name of the token.
-func TestProlongEmptySecretIsExpired(t *testing.T) {
+func TestEmptySecretOfATokenIsExpired(t *testing.T) {
 	cluster, process := apiserver.Recording(), newTokens(now)
 	empty := process.secretOf(target.New(nil), machine, tokenID(machine.UID, 0), life)
 	empty.Data = nil

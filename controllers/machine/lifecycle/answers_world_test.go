@@ -63,7 +63,7 @@ func (a answer) give(l *life, w *World, op driver.Op) {
 // Regardless of what a driver answers to creates and searches, its DeleteMachine is called when a
 // create may have been sent, and when that removes the VM the deletion ends soon after the time for
 // the drain.
-func TestDeletionRegardlessOfWhatTheDriverAnswersDeletesTheVMAndEnds(t *testing.T) {
+func TestDeletionEndsWithoutVMRegardlessOfTheDriversAnswers(t *testing.T) {
 	worlds.Check(t, rounds, func(t *rapid.T) {
 		w := fresh()
 		w.Machine.Finalizers, w.Machine.Labels = nil, map[string]string{v1alpha1.LabelSlot: "7"}

@@ -56,7 +56,7 @@ func TestAMachineIsSetAsideForLongerAndLonger(t *testing.T) {
 
 // A note that is valid for much longer than any wait was written by another clock, or by another
 // client.
-func TestAMachineIsNotSetAsideForEver(t *testing.T) {
+func TestAMachineIsNotSetAsidePermanently(t *testing.T) {
 	for ahead, isSetAside := range map[time.Duration]bool{
 		-time.Second: false, 0: false, time.Second: true, 2 * time.Hour: true, 2*time.Hour + time.Second: false, 1000 * time.Hour: false,
 	} {

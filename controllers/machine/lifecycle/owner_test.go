@@ -31,7 +31,7 @@ func TestMayAdopt(t *testing.T) {
 
 // That this process has created a VM shows to which machine a Node of that VM belongs, and nothing
 // about a Node without a provider ID.
-func TestWhatAMadeVMProves(t *testing.T) {
+func TestWhatACreatedVMProves(t *testing.T) {
 	const created = "cloud:///i-1"
 	for name, tc := range map[string]struct {
 		node, tied, proven string

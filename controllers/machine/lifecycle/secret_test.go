@@ -10,7 +10,7 @@ import (
 
 // A placeholder of machine configuration is filled in with as many bytes as it is counted with,
 // plain or URL-encoded.
-func TestUserDataSizeMachineConfig(t *testing.T) {
+func TestUserDataCountsThePlaceholdersOfMachineConfiguration(t *testing.T) {
 	values := map[string]string{v1alpha1.PlaceholderMachineConfig: "a+b/c==", v1alpha1.PlaceholderMachineConfigName: "rendered-p-1"}
 	given, pairs := "<<MACHINE_CONFIG>> of <<MACHINE_CONFIG_NAME>>, "+url.QueryEscape(v1alpha1.PlaceholderMachineConfig), []string{}
 	for placeholder, value := range values {

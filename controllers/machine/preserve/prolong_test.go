@@ -59,7 +59,7 @@ func TestTimeOfAnOutageProlongsThePreservation(t *testing.T) {
 // An outage that was over before the preservation began does not prolong it, regardless of what its
 // timeout or its expiry time has become since. One that came later does, also where they have
 // become shorter or earlier.
-func TestPreservationWhenEndsAsItWasWrittenRegardlessOfWhatItsTimeoutIsLater(t *testing.T) {
+func TestPreservationEndsAsWrittenRegardlessOfLaterTimeouts(t *testing.T) {
 	after := now.Add
 	for name, change := range map[string]func(w *World, longer bool){
 		"the fleet's timeout": func(w *World, longer bool) {
@@ -102,7 +102,7 @@ func TestPreservationWhenEndsAsItWasWrittenRegardlessOfWhatItsTimeoutIsLater(t *
 
 // A second outage begins within a check of the end of the first one, and before the preservation
 // was prolonged for that.
-func TestPreservationIsProlongedBySecondOutageSoonAfterTheFirst(t *testing.T) {
+func TestPreservationIsProlongedByASecondOutageSoonAfterTheFirst(t *testing.T) {
 	w := running()
 	w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
 	w.Machine = Decide(w).Machine

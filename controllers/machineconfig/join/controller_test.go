@@ -219,7 +219,7 @@ func TestStampOfAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 
 // A cache that is late shows an older target than the one that is stamped: the API server is asked
 // before a template changes.
-func TestStampLateCacheBringsNothingBack(t *testing.T) {
+func TestLateCacheRestoresNoOlderTarget(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.store(pool("rendered-p-b"))
 		b.pools.show(pool("rendered-p-b"))
@@ -392,7 +392,7 @@ func TestNodeFailureOfAnotherConfigurationDoesNotCount(t *testing.T) {
 
 // What a client writes on a Node is not followed: a Node of another machine, and a set of another
 // MachineDeployment.
-func TestNodeForeignIsLeftAlone(t *testing.T) {
+func TestForeignNodeIsNotChanged(t *testing.T) {
 	for name, change := range map[string]func(node *corev1.Node){
 		"of another machine":        func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationMachine] = "n/other/uid" },
 		"to a set that is unknown":  func(node *corev1.Node) { node.Annotations[machinev1alpha1.AnnotationUpdateTo] = "none" },

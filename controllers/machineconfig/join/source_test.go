@@ -183,7 +183,7 @@ func TestValuesOfAMachineSet(t *testing.T) {
 }
 
 // As many contents are remembered as pools create machines at a time, and not all that ever were.
-func TestValuesRemembersAFew(t *testing.T) {
+func TestFewValuesAreCached(t *testing.T) {
 	var all []*v1alpha1.RenderedMachineConfig
 	for i := range mostRemembered + 1 {
 		all = append(all, rendered(t, fmt.Sprint(i)))

@@ -213,7 +213,7 @@ func TestBlockedDrainStatusAndEventNameThePod(t *testing.T) {
 	})
 }
 
-func TestPodThatCannotBeEvictedEventNamesItAndTheUpdateGoesOn(t *testing.T) {
+func TestEventNamesAPodThatCannotBeEvictedAndTheUpdateGoesOn(t *testing.T) {
 	few := func(c *cluster, r *replica) {
 		blocked(c, r)
 		r.retries = 2
@@ -272,7 +272,7 @@ func TestForgedUncordonOfANodeThatAUserHasCordoned(t *testing.T) {
 	})
 }
 
-func TestHoldNothingBegins(t *testing.T) {
+func TestHoldStartsNoUpdate(t *testing.T) {
 	story(t, func(_ *cluster, r *replica) { r.hold = "annotation x of Lease y" }, func(c *cluster, r *replica) {
 		c.wantNode("n1", false, prefix.DesiredConfig(), "a")
 		if is := c.condition(v1alpha1.PoolUpdating); is.Reason != "Held" || !strings.Contains(is.Message, r.hold) {
@@ -424,7 +424,7 @@ func TestReferenceToAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 	})
 }
 
-func TestReferenceToNothingStatusNamesIt(t *testing.T) {
+func TestStatusNamesAReferenceToNothing(t *testing.T) {
 	story(t, func(c *cluster, _ *replica) {
 		c.pool("ref", "r", func(p *v1alpha1.MachineConfigPool) {
 			p.Spec.MachineRef = &v1alpha1.MachineReference{Kind: "MachineDeployment", Namespace: "m", Name: "none"}

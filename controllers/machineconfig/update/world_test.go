@@ -355,7 +355,7 @@ func TestRollOutWritesAndLists(t *testing.T) {
 
 // An assignment that a former owner has sent may arrive after the next owner has counted. The
 // drains of the next owner respect maxUnavailable all the same.
-func TestWorldsLateAssignments(t *testing.T) {
+func TestLateAssignmentsRespectMaxUnavailable(t *testing.T) {
 	for seed := range uint64(worlds.Some(30)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			for _, wrong := range play(t, seed, func(w *world) { w.isLate = true }) {
@@ -392,7 +392,7 @@ func plants() map[string]func(w *world) {
 }
 
 // The oracle finds what protects maxUnavailable and Nodes, when it is missing.
-func TestWorldsPlantedBugs(t *testing.T) {
+func TestOracleFindsPlantedDefects(t *testing.T) {
 	for want, plant := range plants() {
 		t.Run(want, func(t *testing.T) {
 			for seed := range uint64(60) {

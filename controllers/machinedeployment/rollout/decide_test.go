@@ -241,7 +241,7 @@ func TestDecide(t *testing.T) {
 
 // A deployment that is deleted as kubectl delete --cascade=orphan does is released when none of its
 // sets has it as an owner: a garbage collector that does not know the sets yet would delete them.
-func TestDecideDeletedWithOrphansReleasesSetsFirst(t *testing.T) {
+func TestDeploymentDeletedWithOrphansReleasesSetsFirst(t *testing.T) {
 	now := metav1.NewTime(born)
 	d := deployment(3)
 	set, ending := setOf(d, "s", 3, 3), setOf(d, "ending", 3, 3)

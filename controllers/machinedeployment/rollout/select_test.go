@@ -51,9 +51,10 @@ func TestSelectingNoneLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// TestSelectionMachineIsNotShown: a machine that was about to be selected, and that the cache does
-// not show, is forgotten only once the API server has returned no such machine.
-func TestSelectionMachineIsNotShown(t *testing.T) {
+// TestSelectedMachineThatIsNotShownIsReadBeforeItIsForgotten: a machine that was about to be
+// selected, and that the cache does not show, is forgotten only once the API server has returned no
+// such machine.
+func TestSelectedMachineThatIsNotShownIsReadBeforeItIsForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {
 		live map[types.UID][]*metav1.ObjectMeta
 		do   Action
@@ -89,7 +90,7 @@ func TestSelectionOfManyIsBounded(t *testing.T) {
 }
 
 // The new set could not be created: there is no template to update to.
-func TestSelectionNoNewSetSelectsNone(t *testing.T) {
+func TestNoMachineIsSelectedWithoutANewSet(t *testing.T) {
 	st := inPlaceStory(t, "unavailable=1", "a size=3 Running/candidate Running/candidate Running/candidate")
 	st.w.Done.CreateError = "no"
 	if done := st.play(); strings.Contains(done, v1alpha1.EventSelectedForUpdate) {

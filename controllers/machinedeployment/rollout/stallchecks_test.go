@@ -240,8 +240,8 @@ func TestStallChecksAllHaveCases(t *testing.T) {
 	}
 }
 
-// TestStalledSeveralCausesReportsTheFirst fixes the order of the checks.
-func TestStalledSeveralCausesReportsTheFirst(t *testing.T) {
+// TestTheFirstOfSeveralCausesOfAStallIsReported fixes the order of the checks.
+func TestTheFirstOfSeveralCausesOfAStallIsReported(t *testing.T) {
 	for _, tc := range []struct{ name, deployment, old, fresh, want string }{
 		{"frozen before creation failed", "", "a size=1 Running", "b size=3 frozen CreateFailed", v1alpha1.ReasonMachineSetFrozen},
 		{"creation failed before rejected", "", "a size=1 Running", "b size=3 refused=FailedCreate CreateFailed", v1alpha1.ReasonMachineCreateFailed},
@@ -264,9 +264,9 @@ func TestStalledSeveralCausesReportsTheFirst(t *testing.T) {
 	}
 }
 
-// TestRolloutEventsPausedAfterTheDeadlineAreOfThePauseOnce: Progressing stays
+// TestPauseAfterTheDeadlineIsReportedOnce: Progressing stays
 // ProgressDeadlineExceeded, and RolloutStalled goes with the pause.
-func TestRolloutEventsPausedAfterTheDeadlineAreOfThePauseOnce(t *testing.T) {
+func TestPauseAfterTheDeadlineIsReportedOnce(t *testing.T) {
 	s := stallCase{deployment: "paused", sets: []string{"a size=1 Running", "b size=3 Pending"}}.setsOf(t)
 	exceeded := v1alpha1.MachineDeploymentStatus{Conditions: []v1alpha1.MachineDeploymentCondition{
 		{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonProgressDeadlineExceeded},

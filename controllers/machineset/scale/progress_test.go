@@ -35,7 +35,7 @@ func TestIsUnmade(t *testing.T) {
 	}
 }
 
-func TestWithdrawLastOnesFirstOnlyThoseThatMay(t *testing.T) {
+func TestWithdrawTakesTheLastPermittedOrdinals(t *testing.T) {
 	in := machinefacts.Intents{Create: []int64{1, 2, 3, 4, 5}}
 	n := withdraw(&in, 2, func(ordinal int64) bool { return ordinal != 5 })
 	if want := []int64{1, 2, 5}; n != 2 || !slices.Equal(in.Create, want) {
@@ -59,7 +59,7 @@ func TestNextOrdinal(t *testing.T) {
 }
 
 // An ordinal whose name another object has is not awaited: its machine cannot be created.
-func TestSettleOccupiedOrdinalIsNotCreated(t *testing.T) {
+func TestOccupiedOrdinalIsNotAwaited(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s"}}
 	out := withoutObserved(World{Set: set, Done: Done{Occupied: map[int64]bool{1: true}}}, machinefacts.Intents{Next: 3, Create: []int64{1, 2}})
 	if want := []int64{2}; !slices.Equal(out.Create, want) {

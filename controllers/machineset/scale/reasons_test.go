@@ -46,9 +46,9 @@ func fails(w *World, i int, operation v1alpha1.MachineOperationType, description
 	w.Disruptions = append(w.Disruptions, disruption.Disruption{Name: m.Name, UID: m.UID, Since: metav1.NewTime(born.Add(20 * time.Minute))})
 }
 
-// TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion has every way by which a set
+// TestEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion has every way by which a set
 // deletes a machine.
-func TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
+func TestEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
 	since := born.Add(20 * time.Minute).Format(time.RFC3339)
 	for _, c := range []struct {
 		name  string
@@ -121,7 +121,7 @@ func TestReasonsEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing
 	}
 }
 
-func TestReasonsWhenSetIsDeletedNameTheSet(t *testing.T) {
+func TestReasonsOfADeletedSetNameTheSet(t *testing.T) {
 	w := reasonWorld(1, "m")
 	w.Set.DeletionTimestamp = &metav1.Time{Time: born}
 	want := receipt.Reason{Rule: receipt.ParentDeleted, Evidence: "MachineSet s was deleted at " + born.Format(time.RFC3339)}

@@ -127,7 +127,7 @@ func TestLedgerNegativeAgeCountsAsZero(t *testing.T) {
 }
 
 // What is reserved already is no further deletion, also when the limit was lowered since.
-func TestLedgerWhenReservedBeforeTheLimitWasLoweredIsReservedAgain(t *testing.T) {
+func TestLedgerReservesAgainWhatWasReservedBeforeTheLimitWasLowered(t *testing.T) {
 	suspects := []Suspect{{Resource: vm("v", "u")}, {Resource: vm("w", "u")}}
 	l, _ := Ledger{}.Reserve("n", suspects, 2)
 	if _, why := l.Aged(time.Minute).Reserve("n", suspects, 1); why != "" {

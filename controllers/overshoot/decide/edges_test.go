@@ -12,8 +12,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
-// TestFreezesEdges has the cases in which one of the facts differs that a freeze requires.
-func TestFreezesEdges(t *testing.T) {
+// TestFreezesIfEachFactHolds has the cases in which one of the facts differs that a freeze
+// requires.
+func TestFreezesIfEachFactHolds(t *testing.T) {
 	withOrdinal := func(text string) func(m *v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationOrdinal: text} }
 	}

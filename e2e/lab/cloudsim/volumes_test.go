@@ -35,7 +35,7 @@ func (b *bubble) expectAt(when string, v cloudapi.Volume, vm string) {
 
 // The host of a VM is notified of its volumes when they change, when the VM boots, and when the
 // cloud restarts.
-func TestHostsKnowVolumes(t *testing.T) {
+func TestHostsAreNotifiedOfVolumes(t *testing.T) {
 	inBubble(t, cloudapi.Settings{BootTime: cloudapi.Latency{Mean: seconds(1)}}, func(b *bubble) {
 		vm := b.create(cloudapi.CreateInstanceRequest{Name: "a", DataVolumes: []cloudapi.DataVolume{{Name: "own", SizeGiB: 1}}})
 		early, late := b.volume("early"), b.volume("late")

@@ -237,7 +237,7 @@ func TestDownOfNothing(t *testing.T) {
 
 // A folder of other things that have the names of a lab's files is refused, and keeps them. An
 // empty folder of such a name is not one.
-func TestClearWhenFolderThatNoLabHasMadeIsRefused(t *testing.T) {
+func TestClearRefusesAFolderThatNoLabHasCreated(t *testing.T) {
 	folder := newFolder(t)
 	if err := os.MkdirAll(folder.path("logs"), 0o700); err != nil {
 		t.Fatal(err)

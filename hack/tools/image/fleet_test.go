@@ -43,9 +43,9 @@ func TestImageOfTheFleet(t *testing.T) {
 	}
 }
 
-// TestImageOfTheFleetBuiltElsewhereSameDigest builds it again, from what .dockerignore lets
+// TestImageOfTheFleetBuiltElsewhereHasTheSameDigest builds it again, from what .dockerignore lets
 // through, in another folder.
-func TestImageOfTheFleetBuiltElsewhereSameDigest(t *testing.T) {
+func TestImageOfTheFleetBuiltElsewhereHasTheSameDigest(t *testing.T) {
 	copied := t.TempDir()
 	allowed, err := os.Open(filepath.Join(repository, ".dockerignore"))
 	if err != nil {

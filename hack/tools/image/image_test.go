@@ -93,7 +93,7 @@ func digestOf(t *testing.T, dir string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func TestBuildTwoPlatformsLayoutIsComplete(t *testing.T) {
+func TestLayoutOfTwoPlatformsIsComplete(t *testing.T) {
 	dir := buildFrom(t, source(t), testRelease)
 	checkImage(t, dir, []string{"linux/amd64", "linux/arm64"}, testRelease)
 
@@ -136,7 +136,7 @@ func TestBuildOtherProgram(t *testing.T) {
 	}
 }
 
-func TestBuildSameInputSameDigest(t *testing.T) {
+func TestSameInputResultsInTheSameDigest(t *testing.T) {
 	first := buildFrom(t, source(t), testRelease)
 	// What a user of Go may have set does not change the binary.
 	t.Setenv("GOAMD64", "v3")
@@ -152,7 +152,7 @@ func TestBuildSameInputSameDigest(t *testing.T) {
 	}
 }
 
-func TestBuildUnknownReleaseNoLabels(t *testing.T) {
+func TestUnknownReleaseHasNoLabels(t *testing.T) {
 	dir := buildFrom(t, source(t), release{}, "-platforms", "linux/arm64")
 	checkImage(t, dir, []string{"linux/arm64"}, release{})
 }

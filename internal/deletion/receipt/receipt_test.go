@@ -71,7 +71,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestBecauseBoundsEvidence(t *testing.T) {
+func TestEvidenceOfAReasonIsBounded(t *testing.T) {
 	if got := len(Because(Unhealthy, strings.Repeat("x", 10_000)).Evidence); got != mostEvidence {
 		t.Errorf("evidence of a long message has %d bytes, want %d", got, mostEvidence)
 	}

@@ -57,9 +57,9 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestOnChangeOfSetsReportsAlso: a MachineSet without a MachineDeployment is a root, too. An
+// TestOnChangeReportsSetsAlso: a MachineSet without a MachineDeployment is a root, too. An
 // annotation that cannot be read names no machine.
-func TestOnChangeOfSetsReportsAlso(t *testing.T) {
+func TestOnChangeReportsSetsAlso(t *testing.T) {
 	view := objectcache.NewView()
 	var reported []types.NamespacedName
 	OnChange(view, func(machine types.NamespacedName) { reported = append(reported, machine) })

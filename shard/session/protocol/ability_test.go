@@ -322,7 +322,7 @@ func TestUnseenCountsSuccessfulRenewalsOnly(t *testing.T) {
 }
 
 // The list is never answered, and the session also steps between renewals.
-func TestASessionThatCannotListGivesUpAfter15s(t *testing.T) {
+func TestASessionThatCannotListStopsAfter15s(t *testing.T) {
 	s, _, _ := resuming(t)
 	for end := s.replica.activation.begun.Monotonic + 15*time.Second; s.now < end; {
 		if s.replica.activation.stuck != "" {

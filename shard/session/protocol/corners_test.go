@@ -402,7 +402,7 @@ func TestDeadlinesWithoutNews(t *testing.T) {
 	})
 }
 
-func TestLeaderThatGivesUpItsLeaseLeadsNoMore(t *testing.T) {
+func TestLeaderThatReleasesItsLeaseLeadsNoMore(t *testing.T) {
 	s := leads(t)
 	s.run(20 * time.Second)
 	created := 0

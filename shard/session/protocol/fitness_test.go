@@ -284,7 +284,7 @@ func TestASessionThatCannotReleaseASlotEmptiesItsLease(t *testing.T) {
 
 // A session that has given up, and is suspended while something is still in flight, empties its
 // Lease with its next renewal, although it cannot list.
-func TestASuspendedSessionThatHasGivenUpEmptiesItsLease(t *testing.T) {
+func TestASuspendedSessionThatHasStoppedEmptiesItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
 	s.run(time.Minute)

@@ -46,7 +46,7 @@ func TestTheDeadlineToOpenStartsAgainAfterARevertedHandOver(t *testing.T) {
 	s.expectHolder(name, "")
 }
 
-func TestASessionThatHasGivenUpAcquiresNothing(t *testing.T) {
+func TestASessionThatHasStoppedAcquiresNothing(t *testing.T) {
 	s, name := stageThatHolds(t)
 	s.slot(1, "", "r-0")
 	s.run(10 * time.Second)

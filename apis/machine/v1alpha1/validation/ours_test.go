@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
-func TestValidateSelectorByLabelOfControllerRejected(t *testing.T) {
+func TestSelectorByLabelOfAControllerIsRejected(t *testing.T) {
 	for _, tc := range []struct {
 		label            string
 		deployment, sets bool // rejected

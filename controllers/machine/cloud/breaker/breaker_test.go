@@ -171,7 +171,7 @@ func TestAnOldProbe(t *testing.T) {
 }
 
 // A class that the cloud refuses does not make a class wait that it accepts.
-func TestAnotherClassIsNotMadeToWait(t *testing.T) {
+func TestAnotherClassDoesNotWait(t *testing.T) {
 	w := newWorld(t)
 	w.open()
 	if !w.call("n1", "d", refusal()) {

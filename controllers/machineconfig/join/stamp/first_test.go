@@ -64,7 +64,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-func TestReferringTheOldestPoolHasTheMachines(t *testing.T) {
+func TestTheOldestReferringPoolHasTheMachines(t *testing.T) {
 	at := func(name string, age time.Duration) *v1alpha1.MachineConfigPool {
 		return newPool(func(p *v1alpha1.MachineConfigPool) {
 			p.Name, p.UID, p.CreationTimestamp = name, types.UID(name), metav1.NewTime(now.Add(-age))

@@ -116,7 +116,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-func TestDecideWhatStopsIt(t *testing.T) {
+func TestPoolsThatAreNotRendered(t *testing.T) {
 	deleted := metav1.NewTime(start)
 	for name, tc := range map[string]struct {
 		change func(*World)
@@ -174,7 +174,7 @@ func TestDecideWhatStopsIt(t *testing.T) {
 
 // What the API server would reject in the RenderedMachineConfig is a condition of the pool, which
 // names the field.
-func TestDecideInvalidActionsAreNamed(t *testing.T) {
+func TestInvalidActionsAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		action v1alpha1.ActionRule
 		want   string
@@ -197,7 +197,7 @@ func TestDecideInvalidActionsAreNamed(t *testing.T) {
 	}
 }
 
-func TestSelectKubeletSettingsOfAnotherPoolNotSelected(t *testing.T) {
+func TestKubeletSettingsOfAnotherPoolAreNotSelected(t *testing.T) {
 	generated := func(of string) *v1alpha1.MachineConfig {
 		c := config("99-"+of+"-kubelet-managed", file)
 		c.Labels[v1alpha1.LabelPool] = of

@@ -27,7 +27,7 @@ func TestIrreconcilable(t *testing.T) {
 }
 
 // A target that cannot be read is not compared, and the pool can leave it.
-func TestIrreconcilableWhenCurrentCannotBeReadNotCompared(t *testing.T) {
+func TestNothingIsIrreconcilableWhileCurrentCannotBeRead(t *testing.T) {
 	merged := mustMerge(t, config("a", `{"fips":true}`))
 	for _, raw := range []string{"", "null", "{", `{"ignition":{"version":"9.0.0"}}`} {
 		current := v1alpha1.RenderedMachineConfigSpec{}

@@ -183,7 +183,7 @@ func TestDecideFromCacheRequestsLiveNodes(t *testing.T) {
 }
 
 // The prefix is a setting; annotations of others are not read.
-func TestDecideOtherPrefix(t *testing.T) {
+func TestAnnotationsOfOtherPrefixesAreNotRead(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: "example.com", Pool: &v1alpha1.MachineConfigPool{}, Nodes: []*corev1.Node{node(t, []string{"n1"})}}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	if v := Decide(w); len(v.Assign) != 0 {
@@ -210,7 +210,7 @@ func TestStatusConditionKeepsTime(t *testing.T) {
 	}
 }
 
-func TestStatusLongReasonsMessageIsBounded(t *testing.T) {
+func TestMessageOfLongReasonsIsBounded(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	for i := range 100 {

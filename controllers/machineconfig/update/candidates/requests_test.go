@@ -121,7 +121,7 @@ func TestRequests(t *testing.T) {
 }
 
 // A hold, and a pool whose Nodes are not known, assign nothing and say why.
-func TestDecideNothingBegins(t *testing.T) {
+func TestNothingIsAssignedDuringAHold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change       func(w *World)
 		reason, text string
@@ -142,7 +142,7 @@ func TestDecideNothingBegins(t *testing.T) {
 
 // After an outage of an API server all Nodes may be not Ready: those with an abandoned target must
 // not all be assigned another one at once.
-func TestDecideUnsettledAbandonedNodesWait(t *testing.T) {
+func TestAbandonedNodesWaitUntilTheServerHasSettled(t *testing.T) {
 	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}}
 	w.Pool.Status = v1alpha1.MachineConfigPoolStatus{CurrentMachineConfig: "b", AbandonedMachineConfigs: []string{"c"}}
 	for i := range 5 {

@@ -236,7 +236,7 @@ func TestJoinIsRetried(t *testing.T) {
 	})
 }
 
-func TestJoinGivesUp(t *testing.T) {
+func TestJoinStopsAfterItsTime(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setRefusal(errors.New("401"))
 		c.host.PowerOn(aVM())

@@ -126,7 +126,7 @@ func (j *joined) expect(current, state, reason, drain string) {
 	}
 }
 
-func TestClusterWholeUpdate(t *testing.T) {
+func TestUpdateInAClusterIsComplete(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.publish("b", "2", nil)
@@ -163,7 +163,7 @@ func TestClusterWholeUpdate(t *testing.T) {
 
 // The Node is read while the health of the machine is checked: what was decided without it does not
 // remove its request for a drain.
-func TestClusterNodeIsReadDuringAStep(t *testing.T) {
+func TestNodeIsReadDuringAStep(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", nil)
 		j.publish("b", "2", nil)
@@ -185,7 +185,7 @@ func TestClusterNodeIsReadDuringAStep(t *testing.T) {
 	})
 }
 
-func TestClusterUnreconcilableIsNeitherWrittenNorDrainedFor(t *testing.T) {
+func TestUnreconcilableConfigurationIsNeitherWrittenNorDrainedFor(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"fips": true})
 		j.publish("b", "2", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
@@ -199,7 +199,7 @@ func TestClusterUnreconcilableIsNeitherWrittenNorDrainedFor(t *testing.T) {
 	})
 }
 
-func TestClusterMissingAndInvalidConfigurations(t *testing.T) {
+func TestMissingAndInvalidConfigurationsAreReported(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("bad", "", map[string]any{"actions": []any{map[string]any{"path": "x", "action": "None"}}})
 		j.annotate(map[string]string{"desiredConfig": "bad"})
@@ -215,7 +215,7 @@ func TestClusterMissingAndInvalidConfigurations(t *testing.T) {
 	})
 }
 
-func TestClusterDeletedCurrentConfigurationIsReadFromTheCopy(t *testing.T) {
+func TestDeletedCurrentConfigurationIsReadFromTheCopy(t *testing.T) {
 	join(t, func(j *joined) {
 		none := map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}, "osImageURL": "image"}
 		j.cfg.Provisioned = true
@@ -231,7 +231,7 @@ func TestClusterDeletedCurrentConfigurationIsReadFromTheCopy(t *testing.T) {
 	})
 }
 
-func TestClusterSickMachineIsRetargeted(t *testing.T) {
+func TestUnhealthyMachineGetsAnotherTarget(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.publish("b", "2", nil)
@@ -254,7 +254,7 @@ func TestClusterSickMachineIsRetargeted(t *testing.T) {
 	})
 }
 
-func TestClusterTimeoutOfHealthGoesBackAndStops(t *testing.T) {
+func TestHealthTimeoutRollsBackAndStops(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.publish("b", "2", nil)
@@ -287,7 +287,7 @@ func TestClusterTimeoutOfHealthGoesBackAndStops(t *testing.T) {
 	})
 }
 
-func TestClusterWhenDriftIsReportedAndEnds(t *testing.T) {
+func TestDriftIsReportedUntilItEnds(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.annotate(map[string]string{"desiredConfig": "a"})
@@ -305,7 +305,7 @@ func TestClusterWhenDriftIsReportedAndEnds(t *testing.T) {
 	})
 }
 
-func TestClusterForeignEditOfAReportIsCorrected(t *testing.T) {
+func TestForeignEditOfAReportIsCorrected(t *testing.T) {
 	join(t, func(j *joined) {
 		j.publish("a", "1", map[string]any{"actions": []any{map[string]any{"path": "/etc", "action": "None"}}})
 		j.annotate(map[string]string{"desiredConfig": "a"})

@@ -238,7 +238,7 @@ spec:
 	}
 }
 
-func TestFieldsDefaultsAreNoFields(t *testing.T) {
+func TestDefaultsAreNotReportedAsFields(t *testing.T) {
 	c, err := Parse([]byte(`{"metadata": {"name": "a"}, "spec": {"kernelType": "default", "fips": false, "kernelArguments": []}}`))
 	if err != nil || len(c.Fields) != 0 || c.Name != "a" {
 		t.Errorf("%+v %v", c, err)

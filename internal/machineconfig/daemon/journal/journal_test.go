@@ -122,7 +122,7 @@ func TestDecodeRejectsWhatNoDaemonWrites(t *testing.T) {
 	}
 }
 
-func TestTemporaryNameIsBesideItsPath(t *testing.T) {
+func TestTemporaryNameIsInTheFolderOfItsPath(t *testing.T) {
 	if got := example().TemporaryName(0); got != "/d/e/.mcd-t2-0" {
 		t.Error(got)
 	}

@@ -24,7 +24,7 @@ func entry(s State) Entry { return Entry{Want: s, Field: "the field"} }
 
 // On a machine that was installed with the configuration, only what differs from it was there
 // before.
-func TestMakeProvisioned(t *testing.T) {
+func TestPlanOfAProvisionedMachine(t *testing.T) {
 	w := World{
 		Desired:       map[string]Entry{"/same": entry(file("a")), "/other": entry(file("b"))},
 		Observed:      Observed{Paths: map[string]State{"/same": file("a"), "/other": file("c")}},
@@ -43,7 +43,7 @@ func TestMakeProvisioned(t *testing.T) {
 	}
 }
 
-func TestMake(t *testing.T) {
+func TestCompute(t *testing.T) {
 	link := State{Kind: Link, Target: "/dev/null"}
 	for _, tc := range []struct {
 		name     string
@@ -107,7 +107,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-func TestMakeRefuses(t *testing.T) {
+func TestComputeRefuses(t *testing.T) {
 	special := file("a")
 	special.Mode = 0o4755
 	for _, tc := range []struct {
@@ -160,7 +160,7 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-func TestMakeKeepsExistingAppliesToOthersFilesOnly(t *testing.T) {
+func TestKeepExistingAppliesToFilesOfOthersOnly(t *testing.T) {
 	p := Compute(World{
 		Managed:  map[string]Managed{"/f": {State: file("a"), Original: absent()}},
 		Desired:  map[string]Entry{"/f": {Want: file("b"), KeepsExisting: true}, "/g": {Want: file("g"), KeepsExisting: true}},
@@ -171,7 +171,7 @@ func TestMakeKeepsExistingAppliesToOthersFilesOnly(t *testing.T) {
 	}
 }
 
-func TestMakeCreatedFoldersHaveOwnerAndMode(t *testing.T) {
+func TestCreatedFoldersHaveOwnerAndMode(t *testing.T) {
 	p := Compute(World{
 		Desired:     map[string]Entry{"/home/u/.ssh/authorized_keys": entry(file("k"))},
 		Directories: map[string]Directory{"/home/u/.ssh": {Path: "/home/u/.ssh", Mode: 0o700, UID: 7, GID: 8}},

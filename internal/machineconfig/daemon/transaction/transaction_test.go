@@ -172,7 +172,7 @@ func TestUndoAfterCommitRestoresAndCountsAttempts(t *testing.T) {
 	}
 }
 
-func TestFileChangesBetweenPlanAndBackupIsRefused(t *testing.T) {
+func TestFileThatChangesBetweenPlanAndBackupIsRefused(t *testing.T) {
 	dir, machine := openRoot(t)
 	put(t, dir, "/etc/a", "old")
 	store := mustOpen(t, unsynced(machine))
