@@ -20,7 +20,7 @@ func TestAttacks(t *testing.T) {
 			"NodeOfAnotherMachineWithStatus": withStatus(nodeOfAnotherMachine),
 			"NodeThatNobodyManages":          withStatus(unmanagedNode),
 			"ForgedTakeOver":                 withStatus(forgedTakeOver),
-			"TokenForever":                   tokenForever,
+			"TokenWithoutEnd":                tokenWithoutEnd,
 			"TokenWithoutPlaceholder":        tokenWithoutPlaceholder,
 			"TokenForAnotherNode":            tokenForAnotherNode,
 			"StolenToken":                    stolenToken,

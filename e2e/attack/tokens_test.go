@@ -44,14 +44,14 @@ func (a *tenant) tokensOf(ctx context.Context, machine types.UID) (found []corev
 	}), nil
 }
 
-// tokenForever requests a token that lasts for a hundred years, and removes the finalizer of its
+// tokenWithoutEnd requests a token that lasts for a hundred years, and removes the finalizer of its
 // machine, so that no controller would delete the token.
-func tokenForever(a *tenant) {
-	const forever = 876_000 * time.Hour
+func tokenWithoutEnd(a *tenant) {
+	const endless = 876_000 * time.Hour
 	a.class("working", a.cloud.endpoint("working"))
-	m := a.machine("forever", "working", func(m *v1alpha1.Machine) {
-		m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: forever.String()}
-		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: forever}}
+	m := a.machine("endless", "working", func(m *v1alpha1.Machine) {
+		m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: endless.String()}
+		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: endless}}
 	})
 	var token corev1.Secret
 	a.eventually("the machine has a VM and a token", func(ctx context.Context) error {

@@ -22,8 +22,8 @@ const (
 	// cpuFew machines have VMs and simulated Nodes, whose kubelets report. cpuMany have none, so that
 	// the lab can carry them.
 	cpuFew, cpuMany = 1000, 4000
-	// cpuPatience bounds the wait for machines.
-	cpuPatience = 30 * time.Minute
+	// cpuTimeout bounds the wait for machines.
+	cpuTimeout = 30 * time.Minute
 )
 
 // measureCPU measures the CPU time of replicas: at rest without machines, with few and with many,
@@ -134,7 +134,7 @@ func ignore(expected func(error) bool, err error) error {
 
 // running waits until all machines of the MachineDeployments run, and no others exist.
 func (b *burden) running(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cpuPatience)
+	ctx, cancel := context.WithTimeout(ctx, cpuTimeout)
 	defer cancel()
 	want := b.deployments * cpuMachines
 	return harness.EventuallyEvery(ctx, time.Second, fmt.Sprintf("%d machines run", want), func(ctx context.Context) error {

@@ -18,14 +18,14 @@ import (
 const (
 	// fresh is how many machines are created, on an idle fleet and on a busy one.
 	fresh = 50
-	// drainPatience bounds the whole measurement: hundreds of machines are created for it.
-	drainPatience = 10 * time.Minute
+	// drainTimeout bounds the whole measurement: hundreds of machines are created for it.
+	drainTimeout = 10 * time.Minute
 )
 
 // measureDrains creates machines while the fleet is idle, and again while it drains many Nodes with
 // pods that never end.
 func measureDrains(ctx context.Context, lab *harness.Lab, draining int, s sample) error {
-	ctx, cancel := context.WithTimeout(ctx, drainPatience)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	names := map[string]string{}
 	for _, what := range []string{"idle", "old", "new"} {

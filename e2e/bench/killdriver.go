@@ -28,7 +28,7 @@ const (
 // other provider are created in a second. It needs a separate lab, since drivers are those of a
 // lab.
 func measureKilledDriver(ctx context.Context, dir string, creates int, s sample) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, rollPatience)
+	ctx, cancel := context.WithTimeout(ctx, rollTimeout)
 	defer cancel()
 	lab, err := harness.Up(ctx, harness.Options{
 		Dir: filepath.Join(dir, "driver"), Replicas: fleetSize, Drivers: sideProvider + "=simulated-driver --provider=" + sideProvider + " --endpoints={cloud}",

@@ -24,8 +24,8 @@ const (
 	// floorConfigWrites are those of the plain loop for a Node: its configuration, and the answers to
 	// two requests of its daemon.
 	floorConfigWrites = 3
-	// configPatience bounds the creation of the machines, and each roll.
-	configPatience = 15 * time.Minute
+	// configTimeout bounds the creation of the machines, and each roll.
+	configTimeout = 15 * time.Minute
 )
 
 func configPool(i int) string { return fmt.Sprintf("config-%d", i) }
@@ -33,7 +33,7 @@ func configPool(i int) string { return fmt.Sprintf("config-%d", i) }
 // measureConfigs rolls a configuration over simulated Nodes in several pools, in a separate lab,
 // and then another one by a plain loop.
 func measureConfigs(ctx context.Context, dir string, s sample) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*configPatience)
+	ctx, cancel := context.WithTimeout(ctx, 3*configTimeout)
 	defer cancel()
 	fmt.Println("Starting a lab with machine configuration")
 	lab, err := harness.Up(ctx, harness.Options{Dir: filepath.Join(dir, "machineconfig"), Clusters: 2, Replicas: fleetSize, MachineConfiguration: true})
@@ -120,7 +120,7 @@ func watchConfigs(ctx context.Context, lab *harness.Lab) (list *corev1.NodeList,
 // rollConfigs measures how long it takes, from the call of begin on, until all Nodes are done with
 // a configuration that they did not have.
 func rollConfigs(ctx context.Context, lab *harness.Lab, total int, begin func(context.Context) error) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, configPatience)
+	ctx, cancel := context.WithTimeout(ctx, configTimeout)
 	defer cancel()
 	list, watcher, err := watchConfigs(ctx, lab)
 	if err != nil {

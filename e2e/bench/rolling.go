@@ -18,8 +18,8 @@ import (
 // rolled marks the template that machines are rolled to.
 const rolled = "rolled"
 
-// rollPatience bounds one roll, with the creation and deletion of its machines.
-const rollPatience = 10 * time.Minute
+// rollTimeout bounds one roll, with the creation and deletion of its machines.
+const rollTimeout = 10 * time.Minute
 
 // load is the load that is rolled: so many MachineDeployments of so many machines each. None of the
 // machines may be unavailable.
@@ -44,7 +44,7 @@ func (l load) rollIn(ctx context.Context, lab *harness.Lab, namespace string) (*
 	if err := rebalanced(ctx, lab); err != nil { // a slot that moves causes a new list of its objects
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, rollPatience)
+	ctx, cancel := context.WithTimeout(ctx, rollTimeout)
 	defer cancel()
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {
 		return nil, err

@@ -101,7 +101,7 @@ func medianOf(numbers []float64) float64 {
 // work creates machines, rolls them and deletes them, and returns the CPU time of the replicas
 // meanwhile, in seconds.
 func (v *variant) work(ctx context.Context, namespace string) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, rollPatience)
+	ctx, cancel := context.WithTimeout(ctx, rollTimeout)
 	defer cancel()
 	if err := rebalanced(ctx, v.lab); err != nil {
 		return 0, err

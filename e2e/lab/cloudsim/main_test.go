@@ -23,14 +23,14 @@ const serveVariable = "CLOUDSIM_TEST_SERVE"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveVariable); dir != "" {
-		fmt.Fprintln(os.Stderr, serveForEver(dir))
+		fmt.Fprintln(os.Stderr, serveUntilKilled(dir))
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// serveForEver runs a cloud until it is killed, and prints its URL.
-func serveForEver(dir string) error {
+// serveUntilKilled runs a cloud until it is killed, and prints its URL.
+func serveUntilKilled(dir string) error {
 	cloud, err := cloudsim.Open(config(dir, cloudapi.Settings{
 		Latency: map[cloudapi.Operation]cloudapi.Latency{
 			cloudapi.OpCreateInstance: {Mean: milliseconds(20), Spread: milliseconds(20)},

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// launcherPatience is how long the launcher may take to end everything in order, which takes it a
+	// launcherTimeout is how long the launcher may take to end everything in order, which takes it a
 	// second on an idle machine.
-	launcherPatience = 2 * time.Minute
-	// crashPatience is how long the processes of a dead launcher may take to end. They do not end in
+	launcherTimeout = 2 * time.Minute
+	// crashTimeout is how long the processes of a dead launcher may take to end. They do not end in
 	// order: an API server, for example, waits for its etcd, which is ending too.
-	crashPatience = time.Second
+	crashTimeout = time.Second
 )
 
 // Down ends everything that belongs to the lab in a folder, whether its launcher lives or not. Logs
@@ -64,9 +64,9 @@ func endLauncher(ctx context.Context, state State, clk clock.WithTicker) (bool, 
 	if !ok || launcher.State().Gone() {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, launcherPatience+endTimeout)
+	ctx, cancel := context.WithTimeout(ctx, launcherTimeout+endTimeout)
 	defer cancel()
-	_, err := supervise.End(ctx, clk, launcherPatience, func() ([]supervise.ID, error) {
+	_, err := supervise.End(ctx, clk, launcherTimeout, func() ([]supervise.ID, error) {
 		if launcher.State().Gone() {
 			return nil, nil
 		}
@@ -85,7 +85,7 @@ func endProcesses(ctx context.Context, folder Folder, clk clock.WithTicker) (int
 	if err != nil {
 		return 0, fmt.Errorf("reading the processes to end: %w", err)
 	}
-	count, err := supervise.End(ctx, clk, crashPatience, state.live)
+	count, err := supervise.End(ctx, clk, crashTimeout, state.live)
 	if err != nil {
 		return count, fmt.Errorf("ending the lab: %w", err)
 	}

@@ -193,7 +193,7 @@ func (l *Launcher) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	find := func() ([]supervise.ID, error) { return supervise.WithEnv(IDVariable, l.state.ID) }
-	if _, err := supervise.End(ctx, l.clock, vmPatience, find); err != nil {
+	if _, err := supervise.End(ctx, l.clock, vmTimeout, find); err != nil {
 		l.log.Error("Failed to end all processes", "err", err)
 	}
 	if err := os.RemoveAll(l.options.sockets()); err != nil { // it may be outside of the lab's folder
@@ -209,8 +209,8 @@ func (l *Launcher) shutdown(ctx context.Context) {
 }
 
 const (
-	// vmPatience is short: a VM without a cluster has no work.
-	vmPatience = 100 * time.Millisecond
+	// vmTimeout is short: a VM without a cluster has no work.
+	vmTimeout = 100 * time.Millisecond
 	// endTimeout bounds the wait for processes that were sent SIGKILL.
 	endTimeout = 10 * time.Minute
 )

@@ -44,8 +44,8 @@ func (id ID) State() ProcessState {
 // Signal sends a signal to this process only. The error is os.ErrProcessDone if the process has
 // ended.
 func (id ID) Signal(sig syscall.Signal) error {
-	// On Linux, the handle stays with the process that had the number when it was made. So if that is
-	// the process of the ID, the signal cannot reach another.
+	// On Linux, the handle stays with the process that had the number when it was opened. So if that
+	// is the process of the ID, the signal cannot reach another.
 	handle, err := os.FindProcess(id.PID)
 	if err != nil {
 		return fmt.Errorf("finding process %d: %w", id.PID, err)

@@ -259,8 +259,8 @@ func TestVolumes(t *testing.T) {
 // A graceful shutdown that takes too long is ended by a second call.
 func TestSecondPowerOffKills(t *testing.T) {
 	s := newSite(t)
-	stubborn := strings.Replace(script, "trap 'echo shut down >> ended; exit 0' TERM", "trap '' TERM", 1)
-	if err := os.WriteFile(filepath.Join(s.dir, "vm.sh"), []byte(stubborn), 0o700); err != nil {
+	ignoring := strings.Replace(script, "trap 'echo shut down >> ended; exit 0' TERM", "trap '' TERM", 1)
+	if err := os.WriteFile(filepath.Join(s.dir, "vm.sh"), []byte(ignoring), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s.host.PowerOn(aVM())

@@ -240,7 +240,7 @@ func TestJoinStopsAfterItsTime(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setRefusal(errors.New("401"))
 		c.host.PowerOn(aVM())
-		c.pass(giveUpAfter + 2*lastRetry)
+		c.pass(retryFor + 2*lastRetry)
 		attempts := len(c.proofs)
 		c.pass(time.Hour)
 		if len(c.proofs) != attempts || !c.said("stopped trying") {

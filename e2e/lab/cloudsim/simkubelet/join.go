@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// firstRetry, doubled up to lastRetry, is the time between attempts to join, until giveUpAfter.
-	firstRetry  = time.Second
-	lastRetry   = 10 * time.Second
-	giveUpAfter = 15 * time.Minute
+	// firstRetry, doubled up to lastRetry, is the time between attempts to join, until retryFor.
+	firstRetry = time.Second
+	lastRetry  = 10 * time.Second
+	retryFor   = 15 * time.Minute
 )
 
 // join makes the VM a Node, or writes to its console why it has not joined yet.
@@ -40,7 +40,7 @@ func (h *Host) join(ctx context.Context, v *vm, health guest.Health) time.Durati
 	if ctx.Err() != nil {
 		return guest.Never
 	}
-	if now.Sub(v.since) > giveUpAfter {
+	if now.Sub(v.since) > retryFor {
 		h.cloud.Console(v.ID, "stopped trying to join")
 		return guest.Never
 	}

@@ -24,10 +24,10 @@ const (
 	maxTraces = "5000"
 	// passOfMachine is the name of the span of a machine's pass.
 	passOfMachine = "reconcile machine"
-	// spanInterval is how often Jaeger is asked for spans that were not sent yet; tracePatience bounds
+	// spanInterval is how often Jaeger is asked for spans that were not sent yet; traceTimeout bounds
 	// that.
-	spanInterval  = time.Second
-	tracePatience = 2 * time.Minute
+	spanInterval = time.Second
+	traceTimeout = 2 * time.Minute
 )
 
 // trace is a trace as Jaeger's query API returns it.
@@ -70,7 +70,7 @@ func (c *invocation) trace(ctx context.Context, epoch int64) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, tracePatience)
+	ctx, cancel := context.WithTimeout(ctx, traceTimeout)
 	defer cancel()
 	machine := c.args[0]
 	if isTraceID.MatchString(machine) {
