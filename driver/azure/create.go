@@ -184,8 +184,8 @@ func (s *session) disksFromImages(ctx context.Context, t driver.Target, p parts)
 }
 
 // ensure returns a network interface or a disk of the Machine, and creates one if there is none;
-// known is what was read, or the zero value. Errors: Unavailable while it is being created,
-// AlreadyExists for one of another Machine.
+// known contains what was read, or is the zero value. Errors: Unavailable while it is being
+// created, AlreadyExists for one of another Machine.
 func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, known resource, put func(context.Context) error) (resource, error) {
 	if known.id == (resourceID{}) {
 		_, err := send(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, put(ctx) })

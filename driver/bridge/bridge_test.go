@@ -167,7 +167,7 @@ func TestAFailureIsReportedAfterItsCallHasReturned(t *testing.T) {
 	}
 }
 
-// The fleet cancels a call when it gives up the slot; a deadline is no such end. The next call does
+// The fleet cancels a call when it releases the slot; a deadline is no such end. The next call does
 // not get the end of that one.
 func TestACancelledCallCancelsTheWork(t *testing.T) {
 	c := newCloud()

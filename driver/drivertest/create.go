@@ -78,7 +78,7 @@ func testCreateAfterLostAnswer(s *suite) {
 	s.wantVMs(m, 1, "after the create was repeated")
 }
 
-// createUntilExists calls CreateMachine, and gives up when the VM has existed for lostAfter, or
+// createUntilExists calls CreateMachine, and cancels it when the VM has existed for lostAfter, or
 // after the time that a call may take. How long a driver takes to the request that creates the VM
 // depends on the machine that the test runs on.
 func (s *suite) createUntilExists(m *v1alpha1.Machine) driver.Code {
@@ -100,8 +100,8 @@ func (s *suite) createUntilExists(m *v1alpha1.Machine) driver.Code {
 			if s.vmsOf(m) == 0 {
 				continue
 			}
-			giveUp := time.AfterFunc(lostAfter, cancel)
-			defer giveUp.Stop()
+			timer := time.AfterFunc(lostAfter, cancel)
+			defer timer.Stop()
 			return <-code
 		}
 	}

@@ -138,7 +138,7 @@ type Failure struct {
 	RetryAfterSeconds int
 	// FollowingPages has only requests for further pages fail.
 	FollowingPages bool
-	// Hang leaves requests without an answer until their client gives up.
+	// Hang leaves requests without an answer until their client closes the connection.
 	Hang bool
 	// Hung is called when a request begins to hang, after it has taken effect; nil for no call.
 	Hung func()
