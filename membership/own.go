@@ -111,10 +111,10 @@ type Own struct {
 	created  bool
 	creating Moment
 	timing   timing
-	// gaveUp is when an attempt to empty the Lease is not repeated any more.
-	gaveUp Moment
-	empty  bool
-	reason string
+	// releaseUntil is when an attempt to empty the Lease is not repeated any more.
+	releaseUntil Moment
+	empty        bool
+	reason       string
 }
 
 // NewOwn returns the Lease of a session that has not started.
@@ -149,7 +149,7 @@ func (o *Own) Release(now Moment) {
 	case starting:
 		o.phase = ended
 	case holding:
-		o.phase, o.due, o.gaveUp = releasing, Moment{}, now.Add(o.config.Fence)
+		o.phase, o.due, o.releaseUntil = releasing, Moment{}, now.Add(o.config.Fence)
 	case releasing, ended:
 	}
 }
@@ -170,7 +170,7 @@ func (o *Own) IsDue(now Moment) bool {
 
 // Next returns the request that is due, if one is. The caller sets its ID.
 func (o *Own) Next(now Moment) (Request, bool) {
-	if o.phase == releasing && now.Reached(o.gaveUp) {
+	if o.phase == releasing && now.Reached(o.releaseUntil) {
 		o.phase = ended
 	}
 	if !o.IsDue(now) {

@@ -26,7 +26,7 @@ func ofReplica(r apiserver.Request, replica string) bool {
 }
 
 // The goroutine of the election stops for longer than a take-over in the middle of a renewal. When
-// it goes on, its view of the leader Lease is old, and client-go releases a Lease that it believes
+// it goes on, its view of the leader Lease is old, and client-go releases a Lease that it takes
 // to be its own.
 func TestALeaderThatWakesUpDoesNotEmptyItsSuccessorsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

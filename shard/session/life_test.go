@@ -168,8 +168,8 @@ func (*network) CloseIdleConnections() {}
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
 	watches := r.URL.Query().Get("watch") != ""
 	if watches { // all else has a deadline
-		ctx, giveUp := context.WithCancel(r.Context())
-		unanswered := time.AfterFunc(30*time.Second, giveUp) // as a kernel does in the end
+		ctx, cancel := context.WithCancel(r.Context())
+		unanswered := time.AfterFunc(30*time.Second, cancel) // as a kernel does in the end
 		defer unanswered.Stop()
 		r = r.WithContext(ctx)
 	}

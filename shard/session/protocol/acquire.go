@@ -28,7 +28,7 @@ var acquireRules = []acquireRule{
 	{name: "leaving", applies: func(h *holder, _ member.Moment, _ *slot) bool { return h.isLeaving() }},
 	{name: "another replica is assigned", applies: func(h *holder, _ member.Moment, s *slot) bool { return s.assigned != h.settings.Replica }},
 	{name: "changes of Leases are not observed", applies: func(h *holder, _ member.Moment, _ *slot) bool { return h.ability.blind }},
-	{name: "giving up", applies: func(h *holder, _ member.Moment, _ *slot) bool { return h.activation.stuck != "" }},
+	{name: "stopping", applies: func(h *holder, _ member.Moment, _ *slot) bool { return h.activation.stuck != "" }},
 	{name: "did not open here", applies: func(h *holder, now member.Moment, s *slot) bool { return h.ability.isClosed(now, s) }},
 	{name: "quarantine", applies: func(h *holder, now member.Moment, s *slot) bool { return h.proofs.quarantined(now, s) }},
 	{name: "the holder may live", applies: (*holder).mayHaveHolder},

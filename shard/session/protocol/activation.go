@@ -74,7 +74,7 @@ func (a *activation) activate(now member.Moment) {
 		a.exit(Exit{Reason: ReasonLeft, Message: "expected to hand over all slots before leaving, got no renewal before the " +
 			"fence passed; other sessions take over its slots"})
 	case a.cannotRead(now):
-		a.giveUp(now)
+		a.stop(now)
 	case a.activity == reading && !a.rereading && now.Reached(a.again):
 		a.rereading = true
 		a.send(member.Request{Verb: member.List, Need: member.NeedNothing}, question{about: aboutReread})
@@ -87,9 +87,9 @@ func (a *activation) cannotRead(now member.Moment) bool {
 	return a.activity == reading && (a.stuck != "" && a.restless == 0 || now.Reached(a.begun.Add(a.settings.Config.BlindAfter)))
 }
 
-// giveUp empties the session Lease, so that other sessions take over the slots at once; with
+// stop empties the session Lease, so that other sessions take over the slots at once; with
 // requests in flight it ends the process instead.
-func (a *activation) giveUp(now member.Moment) {
+func (a *activation) stop(now member.Moment) {
 	if a.stuck == "" {
 		a.stuck = fmt.Sprintf("expected a list of the fleet's Leases within %v of holding the session Lease, got none; "+
 			"check the connection to the API server, and start a new session", a.settings.Config.BlindAfter)
@@ -140,9 +140,9 @@ func (a *activation) maySend(now member.Moment, s *slot) bool {
 	return true
 }
 
-// giveUpWhenIdle empties the session Lease if the session has given up and nothing of any slot is
+// stopWhenIdle empties the session Lease if the session has stopped and nothing of any slot is
 // in flight.
-func (a *activation) giveUpWhenIdle(now member.Moment) {
+func (a *activation) stopWhenIdle(now member.Moment) {
 	if a.stuck == "" || a.activity != active {
 		return
 	}

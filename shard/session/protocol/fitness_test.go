@@ -319,7 +319,7 @@ func TestASuspendedSessionThatHasStoppedEmptiesItsLease(t *testing.T) {
 	s.exits(ReasonUnfit, true)
 	s.expectHolder("fleet-session-r-0", "")
 	if !strings.Contains(s.exit.Message, "slot 0") {
-		t.Errorf("want the reason why it gave up, got %q", s.exit.Message)
+		t.Errorf("want the reason why it stopped, got %q", s.exit.Message)
 	}
 }
 

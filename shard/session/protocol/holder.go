@@ -215,7 +215,7 @@ func (h *holder) handleSlotReply(now member.Moment, q question, reply member.Rep
 }
 
 // timeRelease acts on a slot whose holder could not be cleared for a long time although nothing of
-// it is in flight. The session gives up then: it works on none of its slots any more, and empties
+// it is in flight. The session stops then: it works on none of its slots any more, and empties
 // its own Lease once nothing is in flight, so that other sessions take over the slots at once. It
 // cannot continue with the slot: a write without an answer may take effect later.
 func (h *holder) timeRelease(now member.Moment, s *slot) {

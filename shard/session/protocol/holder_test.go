@@ -440,7 +440,7 @@ func TestAcquireRules(t *testing.T) {
 		"leaving":                            func(h *holder, _ *slot) { h.leavingAt = at(time.Second) },
 		"another replica is assigned":        func(_ *holder, s *slot) { s.assigned = "r-1" },
 		"changes of Leases are not observed": func(h *holder, _ *slot) { h.ability.blind = true },
-		"giving up":                          func(h *holder, _ *slot) { h.activation.stuck = "no list" },
+		"stopping":                           func(h *holder, _ *slot) { h.activation.stuck = "no list" },
 		"did not open here":                  func(_ *holder, s *slot) { s.closedUntil = at(time.Hour) },
 		"quarantine":                         func(_ *holder, s *slot) { s.genuine = false },
 		"the holder may live":                func(_ *holder, s *slot) { s.holder = another },

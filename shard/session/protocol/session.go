@@ -232,7 +232,7 @@ func (r *Session) decideSlot(now member.Moment, s *slot) {
 
 // decideLeave empties the session Lease when no slot is held and nothing is in flight.
 func (r *Session) decideLeave(now member.Moment) {
-	r.activation.giveUpWhenIdle(now)
+	r.activation.stopWhenIdle(now)
 	if r.isLeaving() && r.holder.engaged.isEmpty() {
 		r.own.Release(now)
 	}
