@@ -222,9 +222,9 @@ func TestCloudThrottles(t *testing.T) {
 // volumeIDsTimeout is that of package drainer.
 const volumeIDsTimeout = 5 * time.Second
 
-// TestCloudHangs has calls never be answered, which take effect or not. The caller gives up after a
-// minute, or much sooner where a drain waits for it, and holds no worker meanwhile for longer than
-// one call takes.
+// TestCloudHangs has calls never be answered, which take effect or not. The caller stops waiting
+// after a minute, or much sooner where a drain waits for it, and holds no worker meanwhile for
+// longer than one call takes.
 func TestCloudHangs(t *testing.T) {
 	for _, op := range operations {
 		gives := cloud.Timeout

@@ -9,7 +9,7 @@ import (
 )
 
 // A create that fails part-way can leave network interfaces and disks, and only DeleteMachine
-// removes them: it is called although there is no VM, and once, whichever process sees to the
+// removes them: it is called although there is no VM, and once, whichever process handles the
 // machine.
 func TestLeftoversOfAFailedCreateAreRemoved(t *testing.T) {
 	for name, between := range map[string]func(b *bench){

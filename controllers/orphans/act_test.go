@@ -255,7 +255,7 @@ func TestLedgerThatCannotBeReadPermitsNothing(t *testing.T) {
 	}
 }
 
-// The deletions of a sweep wait for each other's reservations, and give up with the leadership.
+// The deletions of a sweep wait for each other's reservations, and end with the leadership.
 func TestLedgerReservesNothingWhenTheLeadershipEndsWhileItWaits(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.orphans.ledger.mu.Lock()

@@ -258,9 +258,9 @@ func waitForCloud(w World, b backoff) Verdict {
 // machine fails when its creation deadline is over and a replacement could succeed.
 func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) Verdict {
 	deadline := creationDeadline(w)
-	givenUp := !sharedByReplacement(code) && !w.Now.Before(deadline)
+	isOver := !sharedByReplacement(code) && !w.Now.Before(deadline)
 	phase := v1alpha1.MachineCrashLoopBackOff
-	if givenUp {
+	if isOver {
 		phase = v1alpha1.MachineFailed
 	}
 	setPhase(w, m, phase, false)
@@ -270,7 +270,7 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 	// sweeps.
 	v := Verdict{Do: Rest, Machine: m, RequestSweep: code == driver.OutOfRange && !known}
 	switch {
-	case givenUp:
+	case isOver:
 		v = v.with(v1alpha1.EventCreateTimedOut, message)
 		return v
 	case !known:

@@ -112,7 +112,7 @@ func (l *life) run() (wake time.Duration, ended bool) {
 	for range 32 {
 		v := Decide(w)
 		lived[stepOf(w, v)] = v.Do
-		l.mayGiveUp(w, stepOf(w, v))
+		l.mayFail(w, stepOf(w, v))
 		w.Failure = nil
 		if l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
 			return 0, false // the process dies before the action
@@ -303,9 +303,9 @@ func (l *life) ask() {
 	}
 }
 
-// mayGiveUp checks that a machine that has run fails only after its health timeout, and with a
+// mayFail checks that a machine that has run fails only after its health timeout, and with a
 // disruption.
-func (l *life) mayGiveUp(w World, s step) {
+func (l *life) mayFail(w World, s step) {
 	waits := s.from == v1alpha1.MachineUnknown || s.from == v1alpha1.MachineInPlaceUpdateFailed
 	hasRun := waits || s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineInPlaceUpdating || s.from == v1alpha1.MachineInPlaceUpdateSuccessful
 	if !hasRun || s.to != v1alpha1.MachineFailed && s.to != v1alpha1.MachineCrashLoopBackOff {

@@ -116,9 +116,9 @@ func set(annotations map[string]string, value string) {
 	}
 }
 
-// giveUp is the verdict of health that an unhealthy machine has failed. It is put in the place of
-// the machine's waiting, so that updateNode has to do with it.
-func (k *kept) giveUp(w World, v Verdict) Verdict {
+// failUnhealthy is the verdict of health that an unhealthy machine has failed. It is put in the
+// place of the machine's waiting, so that updateNode has to do with it.
+func (k *kept) failUnhealthy(w World, v Verdict) Verdict {
 	if v.Do == Rest && w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineUnknown {
 		m := w.Machine
 		if v.Machine != nil {
@@ -140,7 +140,7 @@ func (k *kept) pass() {
 		w.Node = NodeFact{State: NodePresent, Node: k.node}
 	}
 	for range 32 {
-		v := updateNode(w, k.giveUp(w, decideHealth(w)))
+		v := updateNode(w, k.failUnhealthy(w, decideHealth(w)))
 		if !k.steady && k.chance(10) {
 			return
 		}

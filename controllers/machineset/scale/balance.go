@@ -80,7 +80,7 @@ func (b *balancing) withdrawFrozen() (v Verdict, decided bool) {
 		return Verdict{}, false
 	}
 	if sees(b.w) {
-		b.withdrawn = withdraw(&b.next, len(b.next.Create), isUnmade(b.w))
+		b.withdrawn = withdraw(&b.next, len(b.next.Create), isNotCreated(b.w))
 	}
 	return Verdict{Do: ListLive}, b.w.Live == nil && b.coming() > 0
 }
@@ -116,7 +116,7 @@ func (b *balancing) deleteSurplus() (v Verdict, decided bool) {
 		return Verdict{Do: ListLive}, true // the order of deletion may have changed a moment ago
 	case sees(w):
 		named := min(firstNamed(w, ranked), excess)
-		withdrawn := withdraw(&b.next, excess-named, isUnmade(w)) // before existing machines that are not named are deleted
+		withdrawn := withdraw(&b.next, excess-named, isNotCreated(w)) // before existing machines that are not named are deleted
 		b.withdrawn += withdrawn
 		discard(w, &b.next, ranked, excess-withdrawn)
 	}

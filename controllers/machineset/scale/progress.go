@@ -31,8 +31,8 @@ func awaited(w World, in machinefacts.Intents) []int64 {
 	return machinefacts.Awaited(in, w.Set, w.Owned)
 }
 
-// isUnmade reports whether the API server, which was read, has no machine for an ordinal.
-func isUnmade(w World) func(ordinal int64) bool {
+// isNotCreated reports whether the API server, which was read, has no machine for an ordinal.
+func isNotCreated(w World) func(ordinal int64) bool {
 	created := map[int64]bool{}
 	for _, m := range w.Live.Owned {
 		if o, ok := machinefacts.OrdinalIn(w.Set, m); ok {

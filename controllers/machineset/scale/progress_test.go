@@ -24,12 +24,12 @@ func numbered(set *v1alpha1.MachineSet, ordinal int64, text string) *v1alpha1.Ma
 
 // A creation may be withdrawn only if neither the API server has its machine, nor this pass has
 // created it.
-func TestIsUnmade(t *testing.T) {
+func TestIsNotCreated(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s"}}
 	live := map[types.UID]*metav1.ObjectMeta{"1": &numbered(set, 1, "1").ObjectMeta, "0": &numbered(set, 0, "").ObjectMeta}
-	unmade := isUnmade(World{Set: set, Live: &Live{Owned: live}, Done: Done{Created: map[int64]bool{2: true}}})
+	notCreated := isNotCreated(World{Set: set, Live: &Live{Owned: live}, Done: Done{Created: map[int64]bool{2: true}}})
 	for ordinal, want := range map[int64]bool{0: true, 1: false, 2: false, 3: true} {
-		if got := unmade(ordinal); got != want {
+		if got := notCreated(ordinal); got != want {
 			t.Errorf("ordinal %d: %t, want %t", ordinal, got, want)
 		}
 	}
