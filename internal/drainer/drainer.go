@@ -192,7 +192,7 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 	switch failing := now.Sub(d.failingSince); {
 	case order.Force, order.IsOver() && failing >= d.of.cfg.Confirm:
 		klog.FromContext(ctx).Error(err, "Drain timed out while requests to the target cluster fail; deleting VM", "node", node)
-		report = drain.GiveUp(node)
+		report = drain.ReportGivenUp(node)
 		d.end(report.State)
 		d.of.detaches.forget(d.errand)
 		return report, true

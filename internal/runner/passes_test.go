@@ -50,14 +50,14 @@ var (
 )
 
 // passOf acts by the names of actions: those that begin with "fail" fail, those with "wait" wait
-// for 5 s, and "forever" is never over.
+// for 5 s, and "endless" is never over.
 func passOf(rest error, defers func(scriptVerdict) bool) Pass[*script, scriptVerdict] {
 	return Pass[*script, scriptVerdict]{
 		Decide: (*script).next,
 		Defers: defers,
 		Act: func(_ context.Context, s *script, v scriptVerdict) (time.Duration, error) {
 			s.done = append(s.done, string(v))
-			if v != "forever" {
+			if v != "endless" {
 				s.actions = s.actions[1:]
 			}
 			switch {
@@ -124,9 +124,9 @@ func TestPass(t *testing.T) {
 }
 
 func TestPassThatDoesNotRestIsEnded(t *testing.T) {
-	world := &script{actions: []string{"fail late", "forever"}}
+	world := &script{actions: []string{"fail late", "endless"}}
 	_, err := passOf(nil, func(scriptVerdict) bool { return true }).Run(t.Context(), world)
-	if len(world.done) != maxActions || err == nil || !strings.Contains(err.Error(), "forever") || !errors.Is(err, errAct) {
+	if len(world.done) != maxActions || err == nil || !strings.Contains(err.Error(), "endless") || !errors.Is(err, errAct) {
 		t.Errorf("%d actions, want %d; error %v", len(world.done), maxActions, err)
 	}
 }

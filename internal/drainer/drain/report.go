@@ -110,9 +110,9 @@ func (t Reported) NextForUpdate(now time.Time, v Verdict) (Reported, Report) {
 	return t, Report{State: v.State, Text: ended(v)}
 }
 
-// GiveUp returns the report of a drain that is forced while the target cluster does not answer, so
-// that nothing can be drained.
-func GiveUp(node string) Report {
+// ReportGivenUp returns the report of a drain that is forced while the target cluster does not
+// answer, so that nothing can be drained.
+func ReportGivenUp(node string) Report {
 	text := "The drain of Node %s was ended by force, because the target cluster does not answer and the drain timeout is over or the deletion is forced; its VM is deleted now"
 	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf(text, node)}
 }

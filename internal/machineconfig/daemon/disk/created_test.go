@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFolderThatIsNotTheOneThatWasCreated is what a local user can put into the place of a folder
-// between its creation and its opening. Its owner and mode must not be set.
+// TestFolderThatIsNotTheOneThatWasCreated lists what a local user can put into the place of a
+// folder between its creation and its opening. Its owner and mode must not be set.
 func TestFolderThatIsNotTheOneThatWasCreated(t *testing.T) {
 	mkdir := func(name string, mode os.FileMode) error {
 		return errors.Join(os.Mkdir(name, 0o700), os.Chmod(name, mode))
