@@ -19,7 +19,7 @@ import (
 )
 
 // cloud is a cloud with a driver of Machine Controller Manager, which has the habits of those: it
-// has no idempotency tokens, knows VMs by the names of their machines, and waits.
+// has no idempotency tokens, identifies VMs by the names of their machines, and waits.
 type cloud struct {
 	mu      sync.Mutex
 	vms     map[string]vm // by provider ID

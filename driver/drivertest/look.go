@@ -162,7 +162,7 @@ func testVolumes(s *suite) {
 	switch s.check(driver.OpVolumeIDs, err) {
 	case driver.OK:
 	case driver.Unimplemented:
-		s.t.Skip("the driver knows no volumes")
+		s.t.Skip("the driver has no volumes")
 	default:
 		s.t.Fatalf("GetVolumeIDs: %v", err)
 	}

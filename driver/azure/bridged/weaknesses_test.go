@@ -26,7 +26,7 @@ const (
 	mapped  = "failures are mapped to codes"
 
 	ofTheState    = "MCM's driver does not look at the state of a VM: one that is being deleted is there"
-	ofTheName     = "MCM's driver knows a VM by its name in the resource group only, and reports no tags"
+	ofTheName     = "MCM's driver identifies a VM by its name in the resource group only, and reports no tags"
 	ofEachAbsence = "MCM's driver takes each answer with the status 404 for the absence of the VM, also soon after its create"
 	ofAnyAnswer   = "MCM's driver does not compare the answer with its request, and builds the provider ID from the Machine's name"
 	ofNoCode      = "MCM's driver reports Internal for all failures of Azure but those of capacity"

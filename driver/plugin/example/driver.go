@@ -150,7 +150,7 @@ func (c *cloud) ListMachines(ctx context.Context, req driver.ListMachinesRequest
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }
 
-// GetVolumeIDs knows no volumes.
+// GetVolumeIDs returns no volumes.
 func (*cloud) GetVolumeIDs(context.Context, driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	return driver.GetVolumeIDsResponse{}, nil
 }
