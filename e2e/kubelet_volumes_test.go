@@ -125,7 +125,7 @@ func TestRealKubeletVolumes(t *testing.T) {
 	s.ready("archive", 4)
 	s.ready("queue", 2)
 	for pod := range volumes {
-		remembers(s, pod, from, to)
+		checkContent(s, pod, from, to)
 	}
 	neverForced(s, film, from)
 
@@ -136,8 +136,8 @@ func TestRealKubeletVolumes(t *testing.T) {
 	free(s, slices.Collect(maps.Values(vms)))
 }
 
-// remembers checks that a pod has in its volume what was written there on each of these Nodes.
-func remembers(s *space, pod string, nodes ...string) {
+// checkContent checks that a pod has in its volume what was written there on each of these Nodes.
+func checkContent(s *space, pod string, nodes ...string) {
 	s.Helper()
 	var want strings.Builder
 	for _, node := range nodes {

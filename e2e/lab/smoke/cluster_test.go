@@ -61,7 +61,7 @@ func testRights(t *testing.T, l lab) {
 	}
 }
 
-// The audit log knows each user by name, and omits Leases of Nodes.
+// The audit log has each user by name, and omits Leases of Nodes.
 func testAuditLog(t *testing.T, l lab) {
 	file, err := os.Open(l.path("audit.log"))
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	kubeletUnit = "kubelet.service"
 	// unitDir has the units of user data and the links of those that are enabled, below the root.
 	unitDir = "etc/systemd/system"
-	// bootTarget wants the units that are started at a boot.
+	// bootTarget pulls in the units that are started at a boot.
 	bootTarget = "multi-user.target"
 	// kubeletUnitFile is the part of the kubelet's unit that enabling it needs, which belongs to the
 	// image and not to user data.

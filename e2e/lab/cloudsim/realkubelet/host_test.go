@@ -208,7 +208,7 @@ func TestPowerOnAndOff(t *testing.T) {
 	if off := s.host.PowerOff("i-1", 0); off || s.cloud.isOff("i-1") {
 		t.Error("the VM is said to be off while its processes live")
 	}
-	s.eventually("the cloud knows that the VM is off", func() bool { return s.cloud.isOff("i-1") })
+	s.eventually("the VM is off at the cloud", func() bool { return s.cloud.isOff("i-1") })
 	if _, err := os.Stat(s.vmDir()); !os.IsNotExist(err) || len(s.running()) > 0 {
 		t.Errorf("folder %v, processes %v; want nothing left", err, s.running())
 	}
@@ -321,7 +321,7 @@ func TestLeftoversAreEnded(t *testing.T) {
 		s.eventually("it was swept already", func() bool { return len(s.running()) == 0 })
 		return
 	}
-	s.eventually("the cloud knows that the VM is off", func() bool { return s.cloud.isOff("i-1") })
+	s.eventually("the VM is off at the cloud", func() bool { return s.cloud.isOff("i-1") })
 	if len(s.running()) > 0 {
 		t.Errorf("processes %v; want none", s.running())
 	}
