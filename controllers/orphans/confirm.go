@@ -2,7 +2,9 @@ package orphans
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,22 +37,46 @@ func (s *sweep) confirm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := s.cfg.Targets.For(s.namespace)
-	if err != nil {
-		return fmt.Errorf("find the target cluster: %w", err)
-	}
+	nodes, release := s.openTarget(ctx)
+	defer release()
 	for _, sc := range s.scopes {
-		if err := s.confirmIn(ctx, sc, cluster, machines); err != nil {
+		if err := s.confirmIn(ctx, sc, nodes, machines); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// longestOpen is how long it takes at most to open a target cluster, and longestRead to read a
+// Node: sweeps of other namespaces wait meanwhile.
+const longestOpen, longestRead = 10 * time.Second, 30 * time.Second
+
+// nodes are those of the namespace's target cluster.
+type nodes struct {
+	cluster *target.Cluster // nil if there is none, or it is not available
+	unread  string          // why it is not available
+}
+
+// openTarget returns the Nodes of the target cluster, also if it is not available: then the VMs are
+// held that may have one, for a person to decide. release has to be called after the last read.
+func (s *sweep) openTarget(ctx context.Context) (is nodes, release func()) {
+	ctx, cancel := context.WithTimeout(ctx, longestOpen)
+	defer cancel()
+	cluster, release, err := s.cfg.Targets.Open(ctx, s.namespace)
+	if err == nil {
+		return nodes{cluster: cluster}, release
+	}
+	is.unread = err.Error()
+	if unavailable, known := errors.AsType[*target.UnavailableError](err); known {
+		is.unread = unavailable.Reason
+	}
+	return is, func() {}
+}
+
 // confirmIn decides about the suspects of one scope.
-func (s *sweep) confirmIn(ctx context.Context, sc *scope, cluster *target.Cluster, machines *decide.Machines) (err error) {
+func (s *sweep) confirmIn(ctx context.Context, sc *scope, nodes nodes, machines *decide.Machines) (err error) {
 	for _, suspect := range sc.suspects {
-		facts := decide.Facts{Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: s.rules.age, Machines: machines}
+		facts := decide.Facts{Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: s.rules.age, Machines: machines, Unread: nodes.unread}
 		if facts.Entry.Duration() < s.rules.age {
 			continue
 		}
@@ -61,7 +87,7 @@ func (s *sweep) confirmIn(ctx context.Context, sc *scope, cluster *target.Cluste
 		if facts.ByName, err = s.readMachine(ctx, suspect.Machine); err != nil {
 			return err
 		}
-		if facts.Node, err = readNode(ctx, cluster, suspect.Resource); err != nil {
+		if facts.Node, err = nodes.read(ctx, suspect.Resource); err != nil {
 			return err
 		}
 		sc.verdicts[suspect.Key()] = s.rules.confirm(facts)
@@ -135,15 +161,21 @@ func (s *sweep) readMachine(ctx context.Context, name string) (*decide.Machine, 
 	return &decide.Machine{UID: m.UID, ProviderID: m.Spec.ProviderID}, nil
 }
 
-// readNode reads the Node of a VM live.
-func readNode(ctx context.Context, cluster *target.Cluster, vm driver.Resource) (decide.Node, error) {
+// read reads the Node of a VM live.
+func (n nodes) read(ctx context.Context, vm driver.Resource) (decide.Node, error) {
 	switch {
-	case cluster == nil || vm.Kind != driver.ResourceVM:
+	case vm.Kind != driver.ResourceVM:
+		return decide.NodeAbsent, nil
+	case n.unread != "":
+		return decide.NodeUnread, nil
+	case n.cluster == nil:
 		return decide.NodeAbsent, nil
 	case vm.NodeName == "":
 		return decide.NodeUnknown, nil
 	}
-	node, err := cluster.Client.CoreV1().Nodes().Get(ctx, vm.NodeName, metav1.GetOptions{})
+	ctx, cancel := context.WithTimeout(ctx, longestRead)
+	defer cancel()
+	node, err := n.cluster.Client.CoreV1().Nodes().Get(ctx, vm.NodeName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return decide.NodeAbsent, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -268,6 +269,68 @@ func TestAMissingTargetClusterHasNoNodes(t *testing.T) {
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.sweepTwice()
 	s.wantDeleted("vm")
+}
+
+// away is a target cluster that is not available, or that is being connected to for as long as a
+// caller waits.
+type away struct {
+	target.None
+
+	hangs bool
+}
+
+func (a away) Open(ctx context.Context, namespace string) (*target.Cluster, func(), error) {
+	if a.hangs {
+		<-ctx.Done()
+		return nil, nil, fmt.Errorf("connect: %w", ctx.Err())
+	}
+	return nil, nil, &target.UnavailableError{Namespace: namespace, Reason: "its Secret is missing"}
+}
+
+// The VMs of a target cluster that is not available are held: their Nodes may run pods. What has no
+// Node is deleted. The sweep is complete, and ends in time.
+func TestSweepTargetClusterThatIsNotAvailable(t *testing.T) {
+	for why, cluster := range map[string]away{"its Secret is missing": {}, "connect: context deadline exceeded": {hangs: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			s, began := newSweeping(t, 10), time.Now()
+			s.config.Targets = cluster
+			s.lead()
+			s.add(driver.ResourceVM, namespace, "vm")
+			s.add(driver.ResourceDisk, namespace, "disk")
+			s.sweepTwice()
+			s.wantDeleted("disk")
+			if text := s.lastHeld(); !strings.HasPrefix(text, "Held 1 orphans: its Node may run pods, and the target cluster is not available ("+why+"). To delete") {
+				t.Errorf("Event %q", text)
+			}
+			if took := time.Since(began); took > longestOpen {
+				t.Errorf("the sweeps took %s", took)
+			}
+			s.approve(s.digest("vm"))
+			s.sweep(namespace)
+			s.wantDeleted("disk", "vm")
+		})
+	}
+}
+
+// A target cluster that answers no more while a Node is read ends the sweep in time.
+func TestSweepTargetClusterThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSweeping(t, 10)
+		s.add(driver.ResourceVM, namespace, "1", "2")
+		s.sweep(namespace)
+		began := time.Now()
+		s.Fault(func(r apiserver.Request) error {
+			if r.What() == "get nodes" {
+				<-r.Context().Done()
+			}
+			return r.Context().Err()
+		})
+		s.fails("context deadline exceeded")
+		if took := time.Since(began); took > longestRead {
+			t.Errorf("the sweep took %s", took)
+		}
+		s.wantDeleted()
+	})
 }
 
 // Only the condition Ready counts.

@@ -104,17 +104,18 @@ type targetIdentities struct {
 	spread assignment.Spread
 }
 
-// identify returns an error unless the cluster is the one that the namespace had first. Errors: it
-// is another one; the requests; another replica owns the namespace.
+// identify returns an error unless the cluster is the one that the namespace had first. Which one
+// that was is recorded by the replica that owns the namespace. Errors: it is another one; it is not
+// recorded yet; the requests.
 func (t *targetIdentities) identify(ctx context.Context, namespace string, cluster types.UID) error {
-	owned, done, ok := t.d.session.fence.Admit(ctx, t.spread.Of(namespace, ""))
-	if !ok {
-		return errors.New("this replica does not own the namespace at present")
-	}
-	defer done()
 	leases := t.d.control.CoordinationV1().Leases(namespace)
-	lease, err := leases.Get(owned, targetLease, metav1.GetOptions{})
+	lease, err := leases.Get(ctx, targetLease, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		owned, done, ok := t.d.session.fence.Admit(ctx, t.spread.Of(namespace, ""))
+		if !ok {
+			return errors.New("the replica that owns the namespace has not identified it yet, which it does when the namespace has a Machine")
+		}
+		defer done()
 		_, err = leases.Create(owned, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: targetLease, Annotations: map[string]string{v1alpha1.AnnotationTargetCluster: string(cluster)}},
 		}, metav1.CreateOptions{})

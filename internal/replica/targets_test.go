@@ -8,10 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
@@ -24,21 +27,36 @@ func (t *trial) putTarget(namespace string, data map[string][]byte) {
 	})
 }
 
+// addOrphan creates the VM of a Machine that does not exist, and has no Node.
+func (t *trial) addOrphan(namespace string) *fakecloud.Resource {
+	us := string(t.control.Get("namespaces", "", metav1.NamespaceSystem).GetUID())
+	return t.cloud.Add(fakecloud.Resource{Joined: true, ControlCluster: us, Resource: driver.Resource{
+		Kind: driver.ResourceVM, ID: "sim:///orphan-of-" + namespace, Namespace: namespace, Machine: "gone", MachineUID: types.UID("gone-in-" + namespace), NodeName: "gone",
+	}})
+}
+
 // Machines of a namespace join the cluster that a Secret of the namespace names, whose Nodes carry
-// no labels of slots. Those of a namespace without the Secret wait.
+// no labels of slots. Those of a namespace without the Secret wait. The leader deletes orphans of
+// all namespaces, also of those that another replica owns, after it has read their clusters.
 func TestTargetsByNamespace(t *testing.T) {
 	t.Parallel()
-	o := replicaOptions(func(o *Options) { o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace) })
+	o := replicaOptions(func(o *Options) {
+		o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace)
+		o.Safety.OrphanVMsPeriod, o.Safety.OrphanVMsQuarantine = time.Minute, time.Minute
+	})
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
 		r.createUnmanaged()
-		apiserver.Add(r.target, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
+		for _, server := range []*apiserver.Server{r.control, r.target} {
+			apiserver.Add(server, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
+		}
 		r.createClass("a")
-		r.createClass("b")
+		r.createClass("c")
 		r.putTarget("a", targettest.SecretOf("https://a.example", "t"))
-		served, waiting := r.putRoot("a", "d", 2), r.putRoot("b", "e", 1)
+		served, waiting := r.putRoot("a", "d", 2), r.putRoot("c", "e", 1)
 		r.start("fleet-0")
+		r.start("fleet-1")
 		running := func(root string) (n int) {
 			for _, m := range r.machinesOf(root) {
 				if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
@@ -57,12 +75,17 @@ func TestTargetsByNamespace(t *testing.T) {
 		if machines := r.machinesOf("e"); len(machines) != 1 || machines[0].Spec.ProviderID != "" {
 			t.Errorf("without a target cluster: got %d machines of e, want one without a VM", len(machines))
 		}
-		valid := machinefacts.MachineDeploymentCondition(&typed[v1alpha1.MachineDeployment](r, r.control.Get("machinedeployments", "b", "e")).Status, v1alpha1.MachineDeploymentValid)
+		valid := machinefacts.MachineDeploymentCondition(&typed[v1alpha1.MachineDeployment](r, r.control.Get("machinedeployments", "c", "e")).Status, v1alpha1.MachineDeploymentValid)
 		if valid == nil || valid.Reason != v1alpha1.ReasonTargetUnavailable || !strings.Contains(valid.Message, "expected a Secret machine-controller-fleet-target, got none") {
 			t.Errorf("without a target cluster: got the condition %+v", valid)
 		}
-		r.putTarget("b", targettest.SecretOf("https://b.example", "t"))
+		r.putTarget("c", targettest.SecretOf("https://c.example", "t"))
 		r.until("the other machine runs", func() bool { return running("e") == 1 })
+		if r.ownerOf("a", "d") == r.ownerOf("c", "e") {
+			t.Fatal("both namespaces have the same owner")
+		}
+		orphans := []*fakecloud.Resource{r.addOrphan("a"), r.addOrphan("c")}
+		r.until("orphans are deleted", func() bool { return !orphans[0].Live() && !orphans[1].Live() })
 		r.deleteRoot(served)
 		r.deleteRoot(waiting)
 		r.until("nothing is left", func() bool { return r.missing() == "" && len(r.control.List("machinedeployments")) == 0 })

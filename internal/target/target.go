@@ -22,6 +22,11 @@ type Resolver interface {
 	// For returns the target cluster of a namespace; nil without an error means that it has none.
 	// Errors: *UnavailableError.
 	For(namespace string) (*Cluster, error)
+	// Open returns the target cluster of a namespace for live reads, until release is called: also in
+	// a process that has nothing to do in the namespace, and so without Nodes in the cache. Nil
+	// without an error means that there is none. It takes at most as long as ctx. Errors:
+	// *UnavailableError.
+	Open(ctx context.Context, namespace string) (cluster *Cluster, release func(), err error)
 	// OnNodeChange calls f with each Node of a target cluster that appears (before is nil), changes,
 	// or is removed (after is nil), as objectcache.Objects does. Call it before the first Node is
 	// cached.
@@ -145,6 +150,11 @@ type Single struct{ Cluster *Cluster }
 
 // For returns the cluster.
 func (s Single) For(string) (*Cluster, error) { return s.Cluster, nil }
+
+// Open returns the cluster.
+func (s Single) Open(context.Context, string) (*Cluster, func(), error) {
+	return s.Cluster, func() {}, nil
+}
 
 // OnNodeChange registers a function for Nodes of the cluster.
 func (s Single) OnNodeChange(f func(of *Cluster, before, after *corev1.Node)) {

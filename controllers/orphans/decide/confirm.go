@@ -71,6 +71,8 @@ const (
 	NodeReady
 	// NodeUnknown means that the driver does not know the name of the VM's Node.
 	NodeUnknown
+	// NodeUnread means that the target cluster is not available.
+	NodeUnread
 )
 
 // Facts contains what was read for one suspect, all of it in the sweep that decides.
@@ -86,6 +88,8 @@ type Facts struct {
 	// ByName is the Machine of the name in the tags, read live; nil if there is none.
 	ByName *Machine
 	Node   Node
+	// Unread is why the target cluster is not available, with NodeUnread.
+	Unread string
 }
 
 // Decision states what to do about a suspect.
@@ -127,6 +131,8 @@ func Confirm(f Facts) Verdict {
 		return Verdict{Hold, "its Node is Ready and may run pods"}
 	case f.Node == NodeUnknown && !f.Entry.Approved:
 		return Verdict{Hold, "the driver does not know its Node, which may run pods"}
+	case f.Node == NodeUnread && !f.Entry.Approved:
+		return Verdict{Hold, fmt.Sprintf("its Node may run pods, and the target cluster is not available (%s)", f.Unread)}
 	}
 	return Verdict{Delete, fmt.Sprintf("suspected for %s; no Machine has its UID or provider ID", f.Entry.Duration())}
 }

@@ -192,6 +192,8 @@ func TestConfirm(t *testing.T) {
 		{name: "its Node is Ready", entry: old, node: NodeReady, want: Hold, why: "Ready"},
 		{name: "its Node is not known", entry: old, node: NodeUnknown, want: Hold, why: "know"},
 		{name: "its Node is Ready, and approved", entry: approved, node: NodeReady, want: Delete, why: "suspected"},
+		{name: "its cluster is not available", entry: old, node: NodeUnread, want: Hold, why: "the target cluster is not available (why)"},
+		{name: "its cluster is not available, and approved", entry: approved, node: NodeUnread, want: Delete, why: "suspected"},
 		{name: "its Node is not known, and approved", entry: approved, node: NodeUnknown, want: Delete, why: "suspected"},
 		{name: "its Node is Ready, and its Machine is back", entry: approved, node: NodeReady, byName: &Machine{UID: "u"}, want: Wait, why: "exists"},
 		{name: "surplus", entry: old, surplus: true, machines: []machine{{"u", "own", "c", false}}, byName: same, want: Delete, why: "suspected"},
@@ -210,7 +212,7 @@ func TestConfirm(t *testing.T) {
 				machines.Add("m", Machine{m.uid, m.id}, m.class)
 			}
 		}
-		got := Confirm(Facts{Suspect: suspect, Entry: tc.entry, Age: 15 * time.Minute, Machines: machines, ByName: tc.byName, Node: tc.node})
+		got := Confirm(Facts{Suspect: suspect, Entry: tc.entry, Age: 15 * time.Minute, Machines: machines, ByName: tc.byName, Node: tc.node, Unread: "why"})
 		if got.Do != tc.want || !strings.Contains(got.Why, tc.why) {
 			t.Errorf("%s: %+v, want %d because of %q", tc.name, got, tc.want, tc.why)
 		}

@@ -26,7 +26,7 @@ func TestNothingOfAMachineIsDeleted(t *testing.T) {
 			exists, has, allClasses = exists || m.UID == s.MachineUID, has || m.ProviderID == s.ID, allClasses && class != "gone"
 		}
 		f := Facts{
-			Suspect: s, Age: 10 * time.Second, Machines: machines, Node: rapid.SampledFrom([]Node{NodeAbsent, NodeNotReady, NodeReady, NodeUnknown}).Draw(t, "node"),
+			Suspect: s, Age: 10 * time.Second, Machines: machines, Node: rapid.SampledFrom([]Node{NodeAbsent, NodeNotReady, NodeReady, NodeUnknown, NodeUnread}).Draw(t, "node"),
 			Entry: Entry{Age: rapid.Int64Range(8, 12).Draw(t, "age"), Approved: rapid.Bool().Draw(t, "approved")},
 		}
 		if rapid.Bool().Draw(t, "by name") {
@@ -43,7 +43,7 @@ func TestNothingOfAMachineIsDeleted(t *testing.T) {
 		if safe && !s.Surplus && got.Do == Wait {
 			t.Fatalf("an orphan stays: %+v of %+v", got, f)
 		}
-		if runsPods := f.Node == NodeReady || f.Node == NodeUnknown; got.Do == Delete && runsPods && !f.Entry.Approved {
+		if runsPods := f.Node == NodeReady || f.Node == NodeUnknown || f.Node == NodeUnread; got.Do == Delete && runsPods && !f.Entry.Approved {
 			t.Fatalf("a Node that may run pods: %+v", got)
 		}
 	})

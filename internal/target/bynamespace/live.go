@@ -77,7 +77,7 @@ func (l *live) stop() {
 // identify returns when the cluster is identified; false means that ctx has ended.
 func (l *live) identify(ctx context.Context) bool {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		err := l.identifyOnce(ctx)
+		err := l.one.identify(ctx, l.one.namespace, l.Cluster)
 		if ctx.Err() != nil {
 			return false
 		}
@@ -93,16 +93,6 @@ func (l *live) identify(ctx context.Context) bool {
 		case <-timer.C():
 		}
 	}
-}
-
-// identifyOnce returns an error unless the cluster answers, and is the one that the namespace had
-// first.
-func (l *live) identifyOnce(ctx context.Context) error {
-	is, err := l.Cluster.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read Namespace %s to identify the cluster: %w", metav1.NamespaceSystem, err)
-	}
-	return l.one.cfg.Identify(ctx, l.one.namespace, is.UID)
 }
 
 // watch watches the Nodes until ctx ends. The target is available after the first list.

@@ -1,16 +1,12 @@
 package bynamespace
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -41,9 +37,9 @@ type one struct {
 
 func newOne(t *Targets, namespace string) *one {
 	o := &one{Targets: t, namespace: namespace, wake: make(chan struct{}, 1), problem: "its Secret is not read yet", pending: true}
-	o.main = o.newSecrets(t.cfg.Select.Secret, t.cfg.Select.Labels)
+	o.main = o.newSecrets(t.cfg.Select.main())
 	if t.cfg.Select.Token != "" {
-		o.tokens = o.newSecrets(t.cfg.Select.Token, "")
+		o.tokens = o.newSecrets(t.cfg.Select.token())
 	}
 	return o
 }
@@ -111,17 +107,11 @@ func (o *one) update(ctx context.Context) {
 
 // read returns what the Secrets say. Errors: a Secret that is missing or invalid.
 func (o *one) read() (access.Access, error) {
-	found := o.main.newest()
-	if found == nil {
-		return access.Access{}, fmt.Errorf("expected %s, got none; create it with a kubeconfig of the target cluster", o.main)
-	}
-	var token *access.Secret
+	var token *corev1.Secret
 	if o.tokens != nil {
-		if is := o.tokens.newest(); is != nil {
-			token = &access.Secret{Name: is.Name, Data: is.Data}
-		}
+		token = newest(o.tokens.store.All())
 	}
-	return o.cfg.Policy.Read(o.namespace, access.Secret{Name: found.Name, Data: found.Data}, token)
+	return o.accessOf(o.namespace, o.main.selector, newest(o.main.store.All()), token)
 }
 
 // set records whether the target is available by a connection, nil if there is none, and why not.
@@ -175,28 +165,21 @@ func (o *one) disconnect(why string, pending bool) {
 	}
 }
 
-// secrets are the Secrets of one name, or those that a label selector selects.
+// secrets are those that a selector selects.
 type secrets struct {
 	*one
-	name, labels string
-	store        *objectcache.Store[*corev1.Secret]
+	selector
+
+	store *objectcache.Store[*corev1.Secret]
 
 	mu     sync.Mutex
 	listed bool
 }
 
-func (o *one) newSecrets(name, labels string) *secrets {
-	s := &secrets{one: o, name: name, labels: labels, store: objectcache.NewStore[*corev1.Secret]()}
+func (o *one) newSecrets(by selector) *secrets {
+	s := &secrets{one: o, selector: by, store: objectcache.NewStore[*corev1.Secret]()}
 	s.store.OnChange(func(_, _ *corev1.Secret) { o.changedSecret() })
 	return s
-}
-
-// String describes the Secrets for an error.
-func (s *secrets) String() string {
-	if s.name != "" {
-		return "a Secret " + s.name
-	}
-	return "a Secret with the labels " + s.labels
 }
 
 func (s *secrets) isListed() bool {
@@ -205,35 +188,20 @@ func (s *secrets) isListed() bool {
 	return s.listed
 }
 
-// newest returns the newest Secret, nil if there is none.
-func (s *secrets) newest() *corev1.Secret {
-	all := s.store.All()
-	if len(all) == 0 {
-		return nil
-	}
-	return slices.MaxFunc(all, func(a, b *corev1.Secret) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
-}
-
 // watch watches the Secrets until ctx ends.
 func (s *secrets) watch(ctx context.Context) {
 	api := s.cfg.Secrets.Secrets(s.namespace)
-	selected := ""
-	if s.name != "" {
-		selected = fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
-	}
 	from := objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = selected
+			options.FieldSelector = s.field()
 			list, err := api.List(ctx, options)
 			if err != nil && !s.isListed() {
-				s.set(nil, false, fmt.Sprintf("%s cannot be read: %v", s, err))
+				s.set(nil, false, fmt.Sprintf("%s cannot be read: %v", s.selector, err))
 			}
 			return list, err
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = selected
+			options.FieldSelector = s.field()
 			return api.Watch(ctx, options)
 		},
 	}

@@ -21,18 +21,6 @@ import (
 // connection costs lists.
 const linger = 30 * time.Second
 
-// Selection selects the Secrets of a namespace that name its target cluster.
-type Selection struct {
-	// Secret is the name of the Secret with the kubeconfig, or with server, CA and credentials; ""
-	// means that Labels select it.
-	Secret string
-	// Labels is a label selector. The newest Secret that it selects counts.
-	Labels string
-	// Token is the name of the Secret with the token in the place of a token file; "" means that there
-	// is none.
-	Token string
-}
-
 // Config is the configuration of Targets.
 type Config struct {
 	// Secrets watches Secrets of the control cluster.

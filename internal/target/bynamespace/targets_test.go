@@ -253,3 +253,44 @@ func TestASecretByLabelWithTheTokenOfAnother(t *testing.T) {
 		l.expect(time.Second, "one", "Secret generic-2: ")
 	})
 }
+
+// The namespace has no user here. Its cluster is read, and nothing is watched.
+func TestOpenForLiveReads(t *testing.T) {
+	inLandscape(t, Selection{Secret: "target", Token: "shoot-access"}, func(l *landscape) {
+		a := l.clusters["https://a.example"]
+		expect := func(problem string) {
+			l.Helper()
+			a.Forget()
+			ctx, cancel := context.WithTimeout(l.Context(), time.Second)
+			defer cancel()
+			cluster, release, err := l.targets.Open(ctx, "one")
+			if problem != "" {
+				var unavailable *target.UnavailableError
+				if !errors.As(err, &unavailable) || !strings.Contains(unavailable.Reason, problem) {
+					l.Errorf("got the error %v, want %s", err, problem)
+				}
+				return
+			}
+			if err != nil {
+				l.Fatal(err)
+			}
+			defer release()
+			if _, err := cluster.Client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{}); err != nil || cluster.Name != "one" || l.targets.Len() != 0 {
+				l.Errorf("read a Node of cluster %s: %v; %d targets are open", cluster.Name, err, l.targets.Len())
+			}
+			if got, want := a.Log(), []string{"get namespaces", "get nodes"}; !slices.Equal(got, want) {
+				l.Errorf("requests %q, want %q", got, want)
+			}
+		}
+		expect("expected a Secret target, got none")
+		l.put("one", "target", targettest.SecretOf("https://a.example", ""))
+		expect("Secret target: ")
+		l.put("one", "shoot-access", map[string][]byte{access.KeyToken: []byte("t")})
+		l.put("one", "target", targettest.SecretOf("https://a.example", "t"))
+		expect("")
+		l.first["one"] = "b"
+		expect("it is another cluster than before")
+		a.Away(true)
+		expect("read Namespace kube-system to identify the cluster: ")
+	})
+}
