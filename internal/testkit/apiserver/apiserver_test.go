@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +198,43 @@ func TestWatches(t *testing.T) {
 		}
 		if !apierrors.IsResourceExpired(err) {
 			t.Errorf("a watch from before the compaction: %v", err)
+		}
+	})
+}
+
+func TestTrimEndsWatchesThatAreBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New("s", time.Now)
+		get := func(query string) (int, io.Reader) {
+			answer, err := s.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/"+query, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = answer.Body.Close() })
+			return answer.StatusCode, answer.Body
+		}
+		node := func(name string) {
+			s.AddJSON("nodes", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"`+name+`"}}`)
+		}
+		node("a")
+		_, behind := get("nodes?watch=1&resourceVersion=1")
+		_, idle := get("pods?watch=1&resourceVersion=1&allowWatchBookmarks=true")
+		node("b")
+		bookmark := make([]byte, 1000)
+		n, err := idle.Read(bookmark) // after a minute
+		if err != nil || !strings.Contains(string(bookmark[:n]), `"resourceVersion":"2"`) {
+			t.Errorf("the bookmark of a watch without events (%v): %s", err, bookmark[:n])
+		}
+		time.Sleep(10 * time.Minute)
+		node("c")
+		s.Trim(time.Minute)
+		if _, err := behind.Read(bookmark); !errors.Is(err, io.EOF) {
+			t.Errorf("read of a watch whose next change was removed: %v", err)
+		}
+		for from, status := range map[string]int{"1": http.StatusGone, "2": http.StatusOK} {
+			if got, _ := get("nodes?watch=1&resourceVersion=" + from); got != status {
+				t.Errorf("watch from %s: expected %d, got %d", from, status, got)
+			}
 		}
 	})
 }

@@ -42,6 +42,7 @@ type store struct {
 	resource string
 	objects  map[types.NamespacedName]*Object
 	history  []change
+	trimmed  int64         // the revision of the last change that was removed from history
 	changed  chan struct{} // closed at the next change
 }
 
@@ -272,6 +273,26 @@ func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.oldest = s.revision
+	clear(s.pages)
+}
+
+// Trim removes changes that are older than a duration: watches cannot begin before them, and one
+// that has not shown them yet ends. Lists that began earlier have no further pages.
+func (s *Server) Trim(olderThan time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := s.now().Add(-olderThan)
+	for _, st := range s.stores {
+		n := 0
+		for n < len(st.history) && st.history[n].at.Before(since) {
+			n++
+		}
+		if n > 0 {
+			st.trimmed = st.history[n-1].revision
+			s.oldest = max(s.oldest, st.trimmed)
+			st.history = slices.Clone(st.history[n:])
+		}
+	}
 	clear(s.pages)
 }
 

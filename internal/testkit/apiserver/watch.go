@@ -184,6 +184,9 @@ func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
 		return nil, nil, true
 	}
 	st := w.server.storeOf(w.target.resource)
+	if w.next < st.trimmed {
+		return nil, nil, true
+	}
 	low, high := 0, len(st.history)
 	for low < high { // the first change after what was read
 		if middle := (low + high) / 2; st.history[middle].revision <= w.next {
@@ -199,6 +202,7 @@ func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
 		}
 		w.next = c.revision
 	}
+	w.next = max(w.next, w.server.revision)
 	return nil, st.changed, false
 }
 

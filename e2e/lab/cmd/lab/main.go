@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/launcher"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/light"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/lab/vm"
 )
 
@@ -100,6 +101,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return c.run(args, 1, 1, func() error { return c.restore(ctx, *bump) })
 	case "serve": // started by up
 		return c.run(args, 0, 0, func() error { return serve(ctx, c.options) })
+	case "light": // started by serve
+		return c.run(args, 1, 1, func() error { return serveLight(ctx, c.args[0]) })
 	case vm.Command, vm.InitCommand: // started by cloudsim, and by itself
 		return vm.Main(ctx, command, args, out)
 	case "help", "-h", "--help":
@@ -183,4 +186,13 @@ func serve(ctx context.Context, options launcher.Options) error {
 	err = launcher.Serve(ctx, launcher.Folder(options.Dir), clock.RealClock{}, log, say, ready)
 	end(err)
 	return err
+}
+
+// serveLight serves the light clusters of a file until ctx ends.
+func serveLight(ctx context.Context, file string) error {
+	all, err := light.ReadSet(file)
+	if err != nil {
+		return err
+	}
+	return all.Run(ctx, clock.RealClock{}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }

@@ -1,0 +1,135 @@
+package light
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+)
+
+const (
+	// historyFor is how long a watch can begin at a revision, and trimEvery how often the rest is
+	// removed.
+	historyFor = 5 * time.Minute
+	trimEvery  = time.Minute
+	// maxBody is the maximum size of a request.
+	maxBody = 3 << 20
+)
+
+// Config is the configuration of a Cluster.
+type Config struct {
+	Name string `json:"name"`
+	// Listen is the address of the API server.
+	Listen string `json:"listen"`
+	// CA is the certificate of the authority whose client certificates are accepted. Cert and Key are
+	// the certificate of the API server. All are PEM.
+	CA, Cert, Key []byte
+}
+
+// Cluster is a light cluster. New returns one.
+type Cluster struct {
+	name    string
+	server  *apiserver.Server
+	clock   clock.WithTicker
+	log     *slog.Logger
+	address string
+	tls     *tls.Config
+
+	mu     sync.Mutex
+	tokens map[string]token // of service accounts
+	fault  Fault
+}
+
+// token is the token of a service account, which is valid while a Secret exists.
+type token struct {
+	namespace, account string
+	secret             types.NamespacedName
+	secretUID          types.UID
+}
+
+// New returns a cluster with the Namespaces that every cluster has. Errors: certificates that
+// cannot be parsed.
+func New(cfg Config, clk clock.WithTicker, log *slog.Logger) (*Cluster, error) {
+	pair, err := tls.X509KeyPair(cfg.Cert, cfg.Key)
+	if err != nil {
+		return nil, fmt.Errorf("light cluster %s: the certificate of its API server: %w", cfg.Name, err)
+	}
+	authority := x509.NewCertPool()
+	if !authority.AppendCertsFromPEM(cfg.CA) {
+		return nil, fmt.Errorf("light cluster %s: %w", cfg.Name, errors.New("expected the certificate of its CA in PEM, got something else"))
+	}
+	c := &Cluster{
+		name: cfg.Name, server: apiserver.New(uuid.NewString()[:8], clk.Now), clock: clk, log: log, address: cfg.Listen, tokens: map[string]token{},
+		tls: &tls.Config{
+			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: authority,
+		},
+	}
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		apiserver.Add(c.server, &corev1.Namespace{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		})
+	}
+	return c, nil
+}
+
+// Run serves the cluster until ctx ends. Errors: it cannot listen.
+func (c *Cluster) Run(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.address)
+	if err != nil {
+		return fmt.Errorf("light cluster %s: %w", c.name, err)
+	}
+	server := &http.Server{
+		Handler: c, TLSConfig: c.tls, ReadHeaderTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug), // such as handshakes that a client gave up
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.ServeTLS(listener, "", "") }()
+	ticker := c.clock.NewTicker(trimEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			err := server.Close()
+			if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+				err = errors.Join(err, ended)
+			}
+			return err
+		case err := <-served:
+			return fmt.Errorf("light cluster %s: %w", c.name, err)
+		case <-ticker.C():
+			c.server.Trim(historyFor)
+			c.collect()
+		}
+	}
+}
+
+// collect removes the Leases and pods of Nodes that do not exist.
+func (c *Cluster) collect() {
+	for _, o := range c.server.List("leases") {
+		if o.GetNamespace() == corev1.NamespaceNodeLease && c.server.Get("nodes", "", o.GetName()) == nil {
+			c.server.Remove("leases", o.GetNamespace(), o.GetName())
+		}
+	}
+	for _, o := range c.server.List("pods") {
+		node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+		if node != "" && c.server.Get("nodes", "", node) == nil {
+			c.server.Remove("pods", o.GetNamespace(), o.GetName())
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package light
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Fault is what is wrong with an API server. The zero value is nothing.
+type Fault struct {
+	// Throttled has each request answered with 429, and a Retry-After of 1 s.
+	Throttled bool `json:"throttled,omitempty"`
+	// DelayMillis is how long the answer of each request is delayed; negative means without end.
+	DelayMillis int64 `json:"delayMillis,omitempty"`
+}
+
+// SetFault sets what is wrong with the API server for the requests from now on.
+func (c *Cluster) SetFault(fault Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fault = fault
+}
+
+// delay waits as the fault says. Errors: the request is not executed.
+func (c *Cluster) delay(r *http.Request) error {
+	c.mu.Lock()
+	fault := c.fault
+	c.mu.Unlock()
+	if fault.Throttled {
+		return apierrors.NewTooManyRequests("the API server is throttled: a fault of the lab", 1)
+	}
+	if fault.DelayMillis == 0 {
+		return nil
+	}
+	var after <-chan time.Time
+	if fault.DelayMillis > 0 {
+		after = c.clock.After(time.Duration(fault.DelayMillis) * time.Millisecond)
+	}
+	select {
+	case <-after:
+		return nil
+	case <-r.Context().Done():
+		return fmt.Errorf("wait before the answer: %w", r.Context().Err())
+	}
+}

@@ -1,0 +1,86 @@
+package light
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+)
+
+// Set has the clusters of one process.
+type Set struct {
+	// Listen is the address at which faults are set: with PUT /clusters/NAME/fault and a Fault.
+	Listen   string   `json:"listen"`
+	Clusters []Config `json:"clusters"`
+}
+
+// ReadSet reads a Set from a file.
+func ReadSet(file string) (s Set, err error) {
+	content, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(content, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read the light clusters: %w", err)
+	}
+	return s, nil
+}
+
+// Run serves all clusters until ctx ends, or one fails.
+func (s Set) Run(ctx context.Context, clk clock.WithTicker, log *slog.Logger) error {
+	all := map[string]*Cluster{}
+	for _, cfg := range s.Clusters {
+		c, err := New(cfg, clk, log)
+		if err != nil {
+			return err
+		}
+		all[cfg.Name] = c
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for faults: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range all {
+		group.Go(func() error { return c.Run(ctx) })
+	}
+	server := &http.Server{Handler: faults(all), ReadHeaderTimeout: time.Minute}
+	group.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve faults: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		return server.Close()
+	})
+	return group.Wait()
+}
+
+// faults returns the handler by which faults are set.
+func faults(all map[string]*Cluster) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("PUT /clusters/{name}/fault", func(w http.ResponseWriter, r *http.Request) {
+		c := all[r.PathValue("name")]
+		var fault Fault
+		switch err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&fault); {
+		case c == nil:
+			http.Error(w, "no light cluster has that name", http.StatusNotFound)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		default:
+			c.SetFault(fault)
+		}
+	})
+	return mux
+}
