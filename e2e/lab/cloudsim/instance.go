@@ -23,9 +23,10 @@ type instance struct {
 	// Params is a digest of the request that created it, to distinguish a repeated create from another
 	// one with its token.
 	Params string `json:"params"`
-	// BootstrapToken was found in the user data, and UserData is all of it, which only a VM with a
-	// real kubelet reads.
+	// BootstrapToken and Server, the URL of an API server, were found in the user data, and UserData is
+	// all of it, which only a VM with a real kubelet reads.
 	BootstrapToken string `json:"bootstrapToken,omitempty"`
+	Server         string `json:"server,omitempty"`
 	UserData       []byte `json:"userData,omitempty"`
 	Fate           fate   `json:"fate"`
 	// Joined reports whether its Node was registered.
@@ -142,6 +143,17 @@ func digest(req cloudapi.CreateInstanceRequest) (string, error) {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:]), nil
+}
+
+// apiServer is the form of the API server in a bootstrap kubeconfig.
+var apiServer = regexp.MustCompile(`(?m)\bserver:[ \t]*["']?(https://[^\s"',}]+)`)
+
+// findServer returns the URL of the first API server in the user data, and "" when there is none.
+func findServer(userData []byte) string {
+	if m := apiServer.FindSubmatch(userData); m != nil {
+		return string(m[1])
+	}
+	return ""
 }
 
 // bootstrapToken is the form of Kubernetes' bootstrap tokens.

@@ -126,6 +126,7 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 		},
 		Params:         params,
 		BootstrapToken: findBootstrapToken(req.UserData),
+		Server:         findServer(req.UserData),
 		Fate:           newDice(c.cfg.Seed, number).fate(c.settings.Current, now, latency),
 	}
 	if req.Boot == cloudapi.BootKubelet {

@@ -116,7 +116,7 @@ func (c *Cloud) guestVM(i *instance) guest.VM {
 	return guest.VM{
 		ID: i.API.ID, Name: i.API.Name, ProviderID: i.API.ProviderID, Region: i.API.Region, Zone: i.API.Zone,
 		InstanceType: i.API.InstanceType, Image: i.API.Image, IP: i.API.PrivateIP, CPU: size.CPU,
-		MemoryMiB: size.MemoryMiB, GPU: size.GPU, BootstrapToken: i.BootstrapToken, UserData: i.UserData,
+		MemoryMiB: size.MemoryMiB, GPU: size.GPU, BootstrapToken: i.BootstrapToken, Server: i.Server, UserData: i.UserData,
 		Joined: i.Joined, Health: c.health(i),
 	}
 }

@@ -31,6 +31,18 @@ func TestFindBootstrapToken(t *testing.T) {
 	}
 }
 
+func TestFindServer(t *testing.T) {
+	for userData, want := range map[string]string{
+		"": "", "curl https://example.org/kubelet": "", "server: http://plain": "", "observer: https://a": "",
+		"clusters:\n- cluster:\n    server: https://127.0.0.1:6443\n": "https://127.0.0.1:6443",
+		`{"cluster":{server: "https://a.example:1", "x": 1}}`:         "https://a.example:1", "server: https://a\nserver: https://b": "https://a",
+	} {
+		if got := findServer([]byte(userData)); got != want {
+			t.Errorf("findServer(%q) = %q, want %q", userData, got, want)
+		}
+	}
+}
+
 // User data may be large, and records of VMs stay for a while.
 func TestEndForgetsUserData(t *testing.T) {
 	i := &instance{UserData: []byte("x")}

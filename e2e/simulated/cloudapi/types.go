@@ -147,7 +147,8 @@ type CreateInstanceRequest struct {
 	Boot BootMode `json:"boot,omitempty"`
 	// UserData is handed to the VM as it is. The VM looks for a bootstrap token (6 characters, a dot,
 	// 16 characters of a–z and 0–9) in it; without one it boots and never joins. One with a real
-	// kubelet carries out a #cloud-config.
+	// kubelet carries out a #cloud-config. A simulated one joins the cluster whose API server a line
+	// "server: https://…" names, if the lab has several.
 	UserData []byte `json:"userData,omitempty"`
 	// DataVolumes are created with the VM, attached to it, and removed with it.
 	DataVolumes []DataVolume `json:"dataVolumes,omitempty"`

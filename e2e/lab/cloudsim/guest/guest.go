@@ -33,6 +33,8 @@ type VM struct {
 	GPU          int64
 	// BootstrapToken was found in the user data; "" when there was none.
 	BootstrapToken string
+	// Server is the URL of the API server in the user data; "" when there was none.
+	Server string
 	// UserData is the user data that the VM boots with. Only VMs with a real kubelet have it.
 	UserData []byte
 	// Joined reports whether this VM has registered its Node already; it does not register it again.

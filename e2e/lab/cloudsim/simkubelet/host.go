@@ -30,9 +30,7 @@ const (
 	// requestTimeout bounds each request.
 	requestTimeout = 15 * time.Second
 
-	joinWorkers  = 64
-	aliveWorkers = 32
-	podWorkers   = 32
+	workers = 32
 )
 
 // Config contains the parameters of a Host.
@@ -43,6 +41,9 @@ type Config struct {
 	// Prove sends one request that is authenticated by a bootstrap token; an error means that the
 	// token is not valid.
 	Prove func(ctx context.Context, token string) error
+	// Workers is how many VMs are reported at a time, as many pods, and twice as many that join; 32
+	// when 0.
+	Workers int
 	// Daemons has the VMs play machine-config-daemon.
 	Daemons bool
 	// Clock is the real one when nil.
@@ -111,6 +112,9 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Workers == 0 {
+		cfg.Workers = workers
+	}
 	h := &Host{cfg: cfg, byID: map[string]*vm{}, byName: map[string]*vm{}, ending: map[types.UID]time.Time{}}
 	h.joins = guest.NewLoop(cfg.Clock, h.stepJoin)
 	h.alive = guest.NewLoop(cfg.Clock, h.stepAlive)
@@ -130,9 +134,9 @@ func (h *Host) Run(ctx context.Context, cloud guest.Cloud) error {
 	wg.Go(func() { h.nodes.RunWithContext(ctx) })
 	wg.Go(func() { h.bound.RunWithContext(ctx) })
 	cache.WaitForCacheSync(ctx.Done(), h.nodes.HasSynced, h.bound.HasSynced)
-	wg.Go(func() { h.joins.Run(ctx, joinWorkers) })
-	wg.Go(func() { h.alive.Run(ctx, aliveWorkers) })
-	wg.Go(func() { h.pods.Run(ctx, podWorkers) })
+	wg.Go(func() { h.joins.Run(ctx, 2*h.cfg.Workers) })
+	wg.Go(func() { h.alive.Run(ctx, h.cfg.Workers) })
+	wg.Go(func() { h.pods.Run(ctx, h.cfg.Workers) })
 	return nil
 }
 

@@ -19,6 +19,7 @@ type options struct {
 	stateDir       string
 	callLog        string
 	kubeconfig     string
+	clusters       string
 	kubeletCommand string
 	daemons        bool
 	seed           uint64
@@ -35,6 +36,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	fs.StringVar(&opts.stateDir, "state-dir", "", "folder of the state (required)")
 	fs.StringVar(&opts.callLog, "call-log", "", "file to which each call is appended as a line of JSON (required)")
 	fs.StringVar(&opts.kubeconfig, "kubeconfig", "", "cluster that VMs join; without it they boot and join nothing")
+	fs.StringVar(&opts.clusters, "clusters", "", "folder with kubeconfigs of further clusters: a VM whose user data has a line 'server: URL' joins the one with that server")
 	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are simulated")
 	fs.BoolVar(&opts.daemons, "daemons", false, "simulated Nodes play machine-config-daemon")
 	fs.Uint64Var(&opts.seed, "seed", 0, "seed of all random decisions; 0 draws one")

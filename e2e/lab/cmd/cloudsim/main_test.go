@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestParse(t *testing.T) {
 	required := []string{"--state-dir", "s", "--call-log", "c"}
 	got, err := parse(append(required, "--seed", "7", "--create-latency", "1s", "--create-latency-spread=100ms", "--attach-latency=3s", "--detach-latency=2s",
-		"--boot-time", "5s", "--pod-termination-time=-1s", "--update-result=failed", "--update-time=1m", "--components-time=-1s", "--reboot-time=7s", "--daemons", "--forget-after", "2h", "--kubelet-command", "bin/lab vm"), io.Discard)
+		"--boot-time", "5s", "--pod-termination-time=-1s", "--update-result=failed", "--update-time=1m", "--components-time=-1s", "--reboot-time=7s", "--daemons", "--forget-after", "2h", "--kubelet-command", "bin/lab vm", "--clusters=k"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestParse(t *testing.T) {
 	}
 	settings.RebootTime = cloudapi.Duration(7 * time.Second)
 	settings.ForgetAfter = cloudapi.Duration(2 * time.Hour)
-	want := options{listen: "127.0.0.1:9797", stateDir: "s", callLog: "c", kubeletCommand: "bin/lab vm", daemons: true, seed: 7, settings: settings}
+	want := options{listen: "127.0.0.1:9797", stateDir: "s", callLog: "c", clusters: "k", kubeletCommand: "bin/lab vm", daemons: true, seed: 7, settings: settings}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
