@@ -88,6 +88,14 @@ slots=4097                                           /slots
 shardBy="machine"                                    /shardBy
 namespace="One,Two"                                  /namespace
 target.kubeconfig="x"                                kubeconfig
+target.none=true                                     none
+target.mode="all"                                    /target/mode
+target={"mode":"namespace","kubeconfigSecret":{"name":"x"}} target.kubeconfigSecret.name: expected none
+target={"mode":"control","kubeconfigSecret":{"name":"x"}} target.kubeconfigSecret.name: expected none
+target.mode="namespace",shardBy="deployment"         shardBy: expected namespace
+target.mode="namespace",machineConfiguration.enabled=true machineConfiguration.enabled
+target.byNamespace.secretName=""                     /target/byNamespace/secretName
+target.byNamespace.refusedNetworks=["metadata"]      /target/byNamespace/refusedNetworks/0
 target.kubeconfigSecret.key=""                       /target/kubeconfigSecret/key
 extraFlags=["v=4"]                                   /extraFlags
 extraFlags=["--bootstrap-token-signing"]             bootstrapTokens

@@ -3,6 +3,8 @@ the flag, such as access, a volume or a probe, would not follow. A file of flags
 {{- define "fleet.flags" -}}
 {{- $control := .Values.control.kubeconfigSecret.name }}
 {{- $target := .Values.target.kubeconfigSecret.name }}
+{{- $mode := .Values.target.mode }}
+{{- $byNamespace := ternary .Values.target.byNamespace dict (eq $mode "namespace") }}
 {{- $configures := include "fleet.configuresMachines" . }}
 {{- $sockets := list }}
 {{- range .Values.drivers }}
@@ -15,9 +17,14 @@ the flag, such as access, a volume or a probe, would not follow. A file of flags
 - {name: pod-uid, value: $(POD_UID)}
 - {name: state-dir, value: /var/lib/fleet}
 - {name: slots, value: {{ .Values.slots | quote }}}
-- {name: shard-by, value: {{ .Values.shardBy }}}
-- {name: control-kubeconfig, value: {{ if $control }}/etc/fleet/control/kubeconfig{{ else if or $target .Values.target.none }}inClusterConfig{{ end }}}
-- {name: target-kubeconfig, value: {{ if .Values.target.none }}none{{ else if $target }}/etc/fleet/target/kubeconfig{{ end }}}
+- {name: shard-by, value: {{ include "fleet.shardBy" . }}}
+- {name: control-kubeconfig, value: {{ if $control }}/etc/fleet/control/kubeconfig{{ else if or $target (ne $mode "kubeconfig") }}inClusterConfig{{ end }}}
+- {name: target-kubeconfig, value: {{ if $target }}/etc/fleet/target/kubeconfig{{ end }}}
+- {name: target, value: {{ if ne $mode "kubeconfig" }}{{ $mode }}{{ end }}}
+- {name: target-secret, value: {{ if and $byNamespace (not $byNamespace.secretSelector) }}{{ $byNamespace.secretName | quote }}{{ end }}}
+- {name: target-secret-selector, value: {{ with $byNamespace }}{{ with .secretSelector }}{{ . | quote }}{{ end }}{{ end }}}
+- {name: target-token-secret, value: {{ with $byNamespace }}{{ with .tokenSecretName }}{{ . | quote }}{{ end }}{{ end }}}
+- {name: target-refused-networks, value: {{ with $byNamespace }}{{ with .refusedNetworks }}{{ join "," . | quote }}{{ end }}{{ end }}}
 - {name: namespace, value: {{ with .Values.namespace }}{{ . | quote }}{{ end }}}
 - {name: bootstrap-token-auth-extra-groups, value: {{ with .Values.bootstrapTokens.extraGroups }}{{ join "," . | quote }}{{ end }}}
 - {name: bootstrap-token-signing, value: {{ if .Values.bootstrapTokens.signing }}"true"{{ end }}}

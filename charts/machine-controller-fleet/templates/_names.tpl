@@ -31,6 +31,29 @@ machine-controller-fleet:{{ .Release.Namespace }}:{{ .Release.Name }}
 machine-controller-fleet.{{ .Release.Namespace }}.{{ .Release.Name }}
 {{- end }}
 
+{{/* Which objects are in one slot. */}}
+{{- define "fleet.shardBy" -}}
+{{- .Values.shardBy | default (ternary "namespace" "deployment" (eq .Values.target.mode "namespace")) -}}
+{{- end }}
+
+{{/* Fails where values about target clusters contradict each other: replicas would not start. */}}
+{{- define "fleet.checkTarget" -}}
+{{- $target := .Values.target -}}
+{{- if and $target.kubeconfigSecret.name (ne $target.mode "kubeconfig") -}}
+{{- fail (printf "target.kubeconfigSecret.name: expected none with target.mode=%s, got %s; remove one of them" $target.mode $target.kubeconfigSecret.name) -}}
+{{- end -}}
+{{- if and (eq $target.mode "namespace") (ne (include "fleet.shardBy" .) "namespace") -}}
+{{- fail (printf "shardBy: expected namespace with target.mode=namespace, got %s; a target cluster has one owner" .Values.shardBy) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Whether machines join the cluster of this release; empty if not. Clusters of namespaces get a release, or manifests, without replicas and without
+the access to the control cluster. */}}
+{{- define "fleet.isTarget" -}}
+{{- $elsewhere := and (eq .Values.target.mode "namespace") (or .Values.install.replicas .Values.install.controlAccess) -}}
+{{- if and .Values.install.targetAccess (ne .Values.target.mode "none") (not $elsewhere) -}}true{{- end -}}
+{{- end }}
+
 {{/* Fails where slots or shardBy differ from the values with which the fleet was installed: replicas would not start. The leader Lease
 records them. Where it is in another cluster the flags of the installed StatefulSet are compared. */}}
 {{- define "fleet.checkFixed" -}}
@@ -56,7 +79,7 @@ records them. Where it is in another cluster the flags of the installed Stateful
 {{- end -}}
 {{- end -}}
 {{- range $value, $old := $recorded -}}
-{{- $new := get $.Values $value | toString -}}
+{{- $new := ternary (include "fleet.shardBy" $) (toString $.Values.slots) (eq $value "shardBy") -}}
 {{- if ne $old $new -}}
 {{- fail (printf "%s: expected %s, with which fleet %s was installed (%s), got %s; set %s=%s, or install another fleet: it cannot be changed, and replicas with another value do not start" $value $old $fleet $where $new $value $old) -}}
 {{- end -}}
@@ -66,8 +89,8 @@ records them. Where it is in another cluster the flags of the installed Stateful
 {{/* Whether Nodes are configured; empty if not. */}}
 {{- define "fleet.configuresMachines" -}}
 {{- if .Values.machineConfiguration.enabled -}}
-{{- if .Values.target.none -}}
-{{- fail "machineConfiguration.enabled: expected a target cluster, got target.none=true; there are no Nodes to configure" -}}
+{{- if has .Values.target.mode (list "none" "namespace") -}}
+{{- fail (printf "machineConfiguration.enabled: expected one target cluster for all namespaces, got target.mode=%s; pools are in that cluster" .Values.target.mode) -}}
 {{- end -}}
 true
 {{- end -}}
