@@ -96,6 +96,12 @@ func TestRefusedEvictionIsRetriedAfterRetryAfter(t *testing.T) {
 	if a := facts.Memory.Attempts["web"]; a.Accepted || a.NotBefore != now.Add(30*time.Second) || !strings.Contains(a.Why, "not now") {
 		t.Errorf("attempt %+v", a)
 	}
+	unsent := &target.UnavailableError{Reason: "requests are not sent"}
+	task.Cluster.Evict = func(context.Context, *policyv1.Eviction) error { return unsent }
+	facts.Memory = drain.Memory{}
+	if err := d.remove(t.Context(), task, &facts, verdict); !errors.Is(err, unsent) || len(facts.Memory.Attempts) > 0 {
+		t.Errorf("a request that was not sent: got the error %v and the attempts %+v", err, facts.Memory.Attempts)
+	}
 }
 
 func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 )
 
 // remove removes pods and attachments, and records the API server's answer for each in the memory
-// of the facts. Errors: the ownership or ctx has ended.
+// of the facts. Errors: those of note.
 func (d *Drain) remove(ctx context.Context, task Task, facts *drain.Facts, v drain.Verdict) error {
 	attempts := maps.Clone(facts.Memory.Attempts)
 	if attempts == nil {
@@ -88,9 +88,10 @@ func (r *removal) reserve(moves int) bool {
 	return r.of.detaches.reserve(r.task.Cluster, r.errand, r.task.Owner.Namespace, moves)
 }
 
-// note records the answer to a request. Errors: the ownership or ctx has ended.
+// note records the answer to a request. Errors: the ownership or ctx has ended, or the request has
+// to wait and was not sent.
 func (r *removal) note(ctx context.Context, uid types.UID, how drain.How, err error) error {
-	if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
+	if err != nil && (ctx.Err() != nil || runner.NotOurs(err) || runner.Waits(err)) {
 		return err
 	}
 	r.attempts[uid] = attempt(r.attempts[uid], r.facts.Now, how, err)
@@ -98,11 +99,11 @@ func (r *removal) note(ctx context.Context, uid types.UID, how drain.How, err er
 }
 
 // requestRecounts has the disruption controller recount PodDisruptionBudgets, by an
-// observedGeneration of 0. Errors: the ownership or ctx has ended.
+// observedGeneration of 0. Errors: those of note.
 func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface, facts *drain.Facts, v drain.Verdict) error {
 	for _, b := range v.Budgets {
 		err := patchBudget(ctx, client, b, map[string]any{"observedGeneration": 0})
-		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
+		if err != nil && (ctx.Err() != nil || runner.NotOurs(err) || runner.Waits(err)) {
 			d.memory.Recounts = nil // some were not requested
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
@@ -147,7 +148,7 @@ func (c *controllers) addNodes(d *deps) error {
 	}
 	nodes, err := node.New(node.Config{
 		Metadata: d.metadata, View: d.view, Targets: d.targets, Namespace: d.o.Namespace,
-		Gate: d.slots.nodeGate(), Clock: d.wall, Workers: 1, Metrics: d.metrics, Tracer: d.tracer,
+		Gate: d.slots.nodeGate(), Clock: d.wall, Workers: runner.TenantsAtOnce, Metrics: d.metrics, Tracer: d.tracer, // one for each target cluster
 	})
 	if err != nil {
 		return err

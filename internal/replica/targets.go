@@ -12,24 +12,33 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 // findTargets sets how machines find their target clusters. Errors: invalid options.
 func (d *deps) findTargets(around Environment, spread assignment.Spread) (err error) {
+	// Half of the workers of a controller: the other half is for target clusters that answer.
+	budgets, err := requests.New(requests.Config{Total: max(runner.TenantsAtOnce*d.o.ConcurrentSyncs/2, 1), Clock: around.Clock})
+	if err != nil {
+		return err
+	}
+	around.Registry.MustRegister(budgets.Collectors()...)
 	switch {
 	case d.o.Targets.ByNamespace:
 		if spread.By() != assignment.ByNamespace {
 			return fmt.Errorf("targets by namespace: expected work to be divided by %s, got %s; a target cluster has one owner", assignment.ByNamespace, spread.By())
 		}
-		d.byNamespace, err = newTargetsByNamespace(d, around, spread)
+		d.byNamespace, err = newTargetsByNamespace(d, around, spread, budgets)
 		d.targets = d.byNamespace
 	case d.target == nil:
 		d.targets = target.None{}
@@ -44,13 +53,14 @@ func (d *deps) findTargets(around Environment, spread assignment.Spread) (err er
 
 // newTargetsByNamespace returns the target clusters of namespaces, each of which is open while this
 // replica has machines of its namespace.
-func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread) (*bynamespace.Targets, error) {
+func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread, budgets *requests.Budgets) (*bynamespace.Targets, error) {
 	identities := &targetIdentities{d: d, spread: spread}
 	targets, err := bynamespace.New(bynamespace.Config{
 		Secrets: d.control.CoreV1(), Select: d.o.Targets.Select, Policy: access.Policy{Refused: d.o.Targets.Refused},
-		Connect: func(namespace string, config *rest.Config) (*bynamespace.Link, error) {
-			return d.link(around, namespace, config)
+		Connect: func(namespace string, config *rest.Config, wrap transport.WrapperFunc) (*bynamespace.Link, error) {
+			return d.link(around, namespace, config, wrap)
 		},
+		Budgets:  budgets,
 		Identify: identities.identify, BlindAfter: d.o.Fleet.Durations.BlindAfter, Clock: around.Clock,
 	})
 	if err != nil {
@@ -68,7 +78,7 @@ func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread
 }
 
 // link returns a target cluster whose requests pass the Fence. Errors: an invalid configuration.
-func (d *deps) link(around Environment, namespace string, config *rest.Config) (*bynamespace.Link, error) {
+func (d *deps) link(around Environment, namespace string, config *rest.Config, wrap transport.WrapperFunc) (*bynamespace.Link, error) {
 	wall := apianswers.NewClock(around.Clock, "target of "+namespace)
 	if around.TargetTransport != nil {
 		config.Transport = around.TargetTransport(config.Host)
@@ -83,6 +93,7 @@ func (d *deps) link(around Environment, namespace string, config *rest.Config) (
 	}
 	config = rest.CopyConfig(config)
 	config.Wrap(server.Wrap)
+	config.Wrap(wrap) // above the checks, which are sent at any time
 	config.Wrap(decode.PageTransport)
 	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
 	if err != nil {

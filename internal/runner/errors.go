@@ -35,6 +35,13 @@ func waitOf(err error) (time.Duration, bool) {
 	return waits.Wait(), true
 }
 
+// Waits reports whether an error, or one that it wraps, means that the work has to wait for
+// something else, and shows nothing about what was to be done.
+func Waits(err error) bool {
+	_, waits := waitOf(err)
+	return waits
+}
+
 // isConflict reports whether an error is a conflict of a write with that of another client, and
 // nothing else.
 func isConflict(err error) bool { return all(err, apierrors.IsConflict) }

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -42,6 +43,8 @@ type UnavailableError struct {
 	// Reason says what is missing and what to do, in a clause without a full stop. It contains no
 	// credentials.
 	Reason string
+	// After is the time after which it may be available, if that is known; else 0.
+	After time.Duration
 }
 
 // recheck is after which time what waits for a target cluster looks again. It is woken when the
@@ -49,7 +52,7 @@ type UnavailableError struct {
 const recheck = time.Minute
 
 // Wait returns the time after which the cluster may be available, if no event reports that before.
-func (e *UnavailableError) Wait() time.Duration { return recheck }
+func (e *UnavailableError) Wait() time.Duration { return cmp.Or(e.After, recheck) }
 
 func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("the target cluster of namespace %s is not available: %s", e.Namespace, e.Reason)

@@ -1,6 +1,8 @@
 package access
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -43,7 +45,13 @@ type Access struct {
 // SameCluster reports whether two ways lead to the same server, whose certificate is verified in
 // the same way: they differ in credentials only.
 func (a Access) SameCluster(b Access) bool {
-	return a.Server == b.Server && a.ServerName == b.ServerName && a.CA == b.CA && a.Proxy == b.Proxy
+	return a.Cluster() == b.Cluster()
+}
+
+// Cluster returns a text that is the same for two ways of SameCluster, and for no others.
+func (a Access) Cluster() string {
+	sum := sha256.Sum256([]byte(fmt.Sprintf("%q %q %q %q", a.Server, a.ServerName, a.CA, a.Proxy)))
+	return hex.EncodeToString(sum[:])
 }
 
 // Trim removes from the data of a Secret what Read does not use, so that it can be kept in memory.

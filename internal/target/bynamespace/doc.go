@@ -13,6 +13,7 @@
 //   - For returns a Cluster only while its API server proves to be the cluster that the namespace
 //     had first, and after its Nodes were listed. A target whose Secret is missing or invalid, or
 //     whose Nodes are not delivered, is not available; that concerns its namespace only.
+//   - Requests are sent within the budget of the cluster. While those fail For says so.
 //   - While a target is not available its Nodes are removed from the cache, after For has begun to
 //     say so.
 //

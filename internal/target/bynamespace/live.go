@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/connection"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests"
 )
 
 // Pauses between attempts to identify a cluster: the first, doubled with each failure, up to the
@@ -31,14 +32,15 @@ type live struct {
 	one        *one
 	connection *connection.Connection
 	access     access.Access // used by one.run only
+	budget     *requests.Budget
 	health     *objectcache.Health
 
 	running sync.WaitGroup
 	end     context.CancelFunc
 }
 
-func newLive(o *one, link *Link, conn *connection.Connection, a access.Access) *live {
-	l := &live{Link: link, one: o, connection: conn, access: a, health: objectcache.NewHealth(o.cfg.Clock)}
+func newLive(o *one, link *Link, conn *connection.Connection, a access.Access, budget *requests.Budget) *live {
+	l := &live{Link: link, one: o, connection: conn, access: a, budget: budget, health: objectcache.NewHealth(o.cfg.Clock)}
 	l.Cluster.Name = o.namespace
 	l.Cluster.Nodes.OnChange(func(before, after *corev1.Node) {
 		for _, f := range o.onNode {
@@ -72,6 +74,7 @@ func (l *live) stop() {
 		l.Cluster.Nodes.Remove(objectcache.Key(node), "")
 	}
 	l.connection.Close()
+	l.budget.Close()
 }
 
 // identify returns when the cluster is identified; false means that ctx has ended.

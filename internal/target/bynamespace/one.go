@@ -51,7 +51,11 @@ func (o *one) get() (*target.Cluster, error) {
 	o.mu.Unlock()
 	if ready {
 		if problem = link.broken(o.cfg.BlindAfter); problem == "" {
-			return link.Cluster, nil
+			why, wait := link.budget.Problem()
+			if why == "" {
+				return link.Cluster, nil
+			}
+			return nil, &target.UnavailableError{Namespace: o.namespace, Reason: bounded.Text(why, bounded.Message), After: wait}
 		}
 	}
 	return nil, &target.UnavailableError{Namespace: o.namespace, Pending: pending, Reason: problem}
@@ -136,11 +140,13 @@ func (o *one) connect(ctx context.Context, a access.Access) error {
 	if err != nil {
 		return err
 	}
-	link, err := o.cfg.Connect(o.namespace, conn.Config())
+	budget := o.cfg.Budgets.Open(a.Cluster(), func() { o.changed(o.namespace) })
+	link, err := o.cfg.Connect(o.namespace, conn.Config(), budget.Wrap)
 	if err != nil {
+		budget.Close()
 		return err
 	}
-	is := newLive(o, link, conn, a)
+	is := newLive(o, link, conn, a, budget)
 	o.mu.Lock()
 	o.link = is
 	o.mu.Unlock()

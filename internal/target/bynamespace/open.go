@@ -34,16 +34,21 @@ func (t *Targets) open(ctx context.Context, namespace string) (*target.Cluster, 
 	if err != nil {
 		return nil, nil, err
 	}
-	link, err := t.cfg.Connect(namespace, conn.Config())
+	budget := t.cfg.Budgets.Open(a.Cluster(), func() {})
+	release := func() {
+		budget.Close()
+		conn.Close()
+	}
+	link, err := t.cfg.Connect(namespace, conn.Config(), budget.Wrap)
 	if err == nil {
 		link.Cluster.Name = namespace
 		err = t.identify(ctx, namespace, link.Cluster)
 	}
 	if err != nil {
-		conn.Close()
+		release()
 		return nil, nil, err
 	}
-	return link.Cluster, conn.Close, nil
+	return link.Cluster, release, nil
 }
 
 // readNow returns what the Secrets of a namespace say now.

@@ -9,12 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests"
 )
 
 // linger is how long a target stays open after its last user: most have the next one soon, and each
@@ -28,11 +30,14 @@ type Config struct {
 	Select  Selection
 	Policy  access.Policy
 	// Connect returns the cluster of a namespace, whose requests pass what this process has between
-	// controllers and API servers. Errors: an invalid configuration.
-	Connect func(namespace string, config *rest.Config) (*Link, error)
+	// controllers and API servers, and above it the transport that wrap returns. Errors: an invalid
+	// configuration.
+	Connect func(namespace string, config *rest.Config, wrap transport.WrapperFunc) (*Link, error)
 	// Identify returns an error unless a cluster, by the UID of its Namespace kube-system, is the one
 	// that a namespace had first.
 	Identify func(ctx context.Context, namespace string, cluster types.UID) error
+	// Budgets are those of requests, by Access.Cluster.
+	Budgets *requests.Budgets
 	// BlindAfter is how long the Nodes of a cluster may not be delivered before it is not available.
 	BlindAfter time.Duration
 	Clock      clock.WithTickerAndDelayedExecution

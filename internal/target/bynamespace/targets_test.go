@@ -12,14 +12,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
@@ -55,10 +59,13 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 			T: t, control: apiserver.Recording(), first: map[string]types.UID{},
 			clusters: map[string]*apiserver.Server{"https://a.example": newCluster("a", "node-1"), "https://b.example": newCluster("b", "node-1", "node-2")},
 		}
-		var err error
+		budgets, err := requests.New(requests.Config{Total: 400, Clock: clock.RealClock{}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		l.targets, err = New(Config{
 			Secrets: l.control.Core().CoreV1(), Select: selected, Connect: l.connect, Identify: l.identify, BlindAfter: 10 * time.Second,
-			Clock: clock.RealClock{}, Policy: access.Policy{Refused: access.LinkLocal()},
+			Clock: clock.RealClock{}, Budgets: budgets, Policy: access.Policy{Refused: access.LinkLocal()},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -83,12 +90,12 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 	})
 }
 
-func (l *landscape) connect(_ string, config *rest.Config) (*Link, error) {
+func (l *landscape) connect(_ string, config *rest.Config, wrap transport.WrapperFunc) (*Link, error) {
 	server := l.clusters[config.Host]
 	if server == nil {
 		return nil, fmt.Errorf("no cluster at %s", config.Host)
 	}
-	return &Link{Cluster: target.New(server.Core()), Run: func(ctx context.Context) { <-ctx.Done() }, OnServerChange: func(func()) {}}, nil
+	return &Link{Cluster: target.New(apiserver.ClientsThrough(wrap(server)).Core), Run: func(ctx context.Context) { <-ctx.Done() }, OnServerChange: func(func()) {}}, nil
 }
 
 func (l *landscape) identify(_ context.Context, namespace string, cluster types.UID) error {
@@ -292,5 +299,88 @@ func TestOpenForLiveReads(t *testing.T) {
 		expect("it is another cluster than before")
 		a.Away(true)
 		expect("read Namespace kube-system to identify the cluster: ")
+	})
+}
+
+// A take-over of many namespaces opens their targets side by side: those that hang delay no other.
+func TestThirtyTargetsOfWhichFiveHang(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		const all, hanging = 30, 5
+		name := func(i int) string { return fmt.Sprintf("n%d", i) }
+		for i := range all {
+			server := newCluster(name(i), "node-1")
+			server.Fault(func(r apiserver.Request) error {
+				select {
+				case <-time.After(50 * time.Millisecond):
+				case <-r.Context().Done():
+				}
+				return r.Context().Err()
+			})
+			server.Away(i < hanging)
+			l.clusters["https://"+name(i)+".example"] = server
+			l.put(name(i), "target", targettest.SecretOf("https://"+name(i)+".example", "t"))
+		}
+		begun := time.Now()
+		for i := range all {
+			l.targets.Use(name(i))
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("to use them took %s", took)
+		}
+		time.Sleep(500 * time.Millisecond)
+		for i := range all {
+			want := "node-1"
+			if i < hanging {
+				want = "it is being connected"
+			}
+			l.expect(0, name(i), want)
+		}
+		l.expect(requests.Timeout, name(0), "read Namespace kube-system to identify the cluster: ")
+		l.clusters["https://n0.example"].Away(false)
+		l.expect(time.Minute, name(0), "node-1")
+	})
+}
+
+// Requests to a server that fails are not sent, and the target is not available, until one is
+// answered.
+func TestTargetWhoseRequestsFail(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		var reports []string
+		l.targets.OnChange(func(namespace string) {
+			_, err := l.targets.For(namespace)
+			reports = append(reports, fmt.Sprint(namespace, " ", err == nil))
+		})
+		for _, namespace := range []string{"one", "two"} {
+			l.put(namespace, "target", targettest.SecretOf("https://a.example", "t"))
+			l.targets.Use(namespace)
+			l.expect(time.Second, namespace, "node-1")
+		}
+		reports = nil
+		a := l.clusters["https://a.example"]
+		a.Refuse("patch nodes", apierrors.NewTooManyRequests("too many", 1))
+		cluster, err := l.targets.For("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		patch := func() error {
+			_, err := cluster.Client.CoreV1().Nodes().Patch(l.Context(), "node-1", types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+			return err
+		}
+		for range 10 {
+			_ = patch()
+		}
+		l.expect(0, "one", "its API server has failed 5 writes or more in a row, the last one with: status 429 Too Many Requests")
+		l.expect(0, "two", "its API server has failed 5 writes or more in a row")
+		if sent := a.Count("patch nodes"); sent != 5 || !runner.Waits(patch()) {
+			t.Errorf("%d requests were sent, want 5", sent)
+		}
+		a.Fault(nil)
+		l.expect(2*time.Second, "one", "node-1")
+		if err := patch(); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"one false", "two false", "one true", "two true"}; !sameElements(reports, want) {
+			t.Errorf("got the reports %v, want %v", reports, want)
+		}
 	})
 }
