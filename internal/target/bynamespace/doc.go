@@ -14,6 +14,8 @@
 //     had first, and after its Nodes were listed. A target whose Secret is missing or invalid, or
 //     whose Nodes are not delivered, is not available; that concerns its namespace only.
 //   - Requests are sent within the budget of the cluster. While those fail For says so.
+//   - The Nodes that are cached of a target are bounded by the machines of its namespace. One with
+//     more is not available.
 //   - While a target is not available its Nodes are removed from the cache, after For has begun to
 //     say so.
 //

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -34,6 +33,7 @@ type live struct {
 	access     access.Access // used by one.run only
 	budget     *requests.Budget
 	health     *objectcache.Health
+	bytes      atomic.Int64 // of the cached Nodes, by sizeOf
 
 	running sync.WaitGroup
 	end     context.CancelFunc
@@ -43,6 +43,7 @@ func newLive(o *one, link *Link, conn *connection.Connection, a access.Access, b
 	l := &live{Link: link, one: o, connection: conn, access: a, budget: budget, health: objectcache.NewHealth(o.cfg.Clock)}
 	l.Cluster.Name = o.namespace
 	l.Cluster.Nodes.OnChange(func(before, after *corev1.Node) {
+		l.bytes.Add(sizeOf(after) - sizeOf(before))
 		for _, f := range o.onNode {
 			f(l.Cluster, before, after)
 		}
@@ -70,9 +71,7 @@ func (l *live) start(ctx context.Context) {
 func (l *live) stop() {
 	l.end()
 	l.running.Wait()
-	for _, node := range l.Cluster.Nodes.All() {
-		l.Cluster.Nodes.Remove(objectcache.Key(node), "")
-	}
+	l.empty()
 	l.connection.Close()
 	l.budget.Close()
 }
@@ -96,35 +95,6 @@ func (l *live) identify(ctx context.Context) bool {
 		case <-timer.C():
 		}
 	}
-}
-
-// watch watches the Nodes until ctx ends. The target is available after the first list.
-func (l *live) watch(ctx context.Context) {
-	from := objectcache.From(l.Cluster.Client.CoreV1().Nodes())
-	from.Health = l.health
-	list, available := from.List, false
-	from.List = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		nodes, err := list(ctx, options)
-		if err != nil && !available && ctx.Err() == nil {
-			l.one.set(l, false, fmt.Sprintf("its Nodes cannot be listed: %v", err))
-		}
-		return nodes, err
-	}
-	objectcache.Watch(ctx, "Nodes of a target cluster", from, "", &objectcache.Mirror[*corev1.Node]{
-		Store: objectcache.StoreOf(l.Cluster.Nodes),
-		Mine: func() (all []metav1.Object) {
-			for _, node := range l.Cluster.Nodes.All() {
-				all = append(all, node)
-			}
-			return all
-		},
-		Listed: func() {
-			if !available && ctx.Err() == nil {
-				available = true
-				l.one.set(l, true, "")
-			}
-		},
-	})
 }
 
 // broken returns why the Nodes have not been delivered for too long; "" if they are.

@@ -145,6 +145,13 @@ func (t *Targets) close(o *one, left int) {
 	o.end()
 }
 
+// machines returns how many users the target of a namespace has.
+func (t *Targets) machines(of *one) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return of.users
+}
+
 // Len returns the number of open targets.
 func (t *Targets) Len() int {
 	t.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
@@ -95,7 +96,7 @@ func (l *landscape) connect(_ string, config *rest.Config, wrap transport.Wrappe
 	if server == nil {
 		return nil, fmt.Errorf("no cluster at %s", config.Host)
 	}
-	return &Link{Cluster: target.New(apiserver.ClientsThrough(wrap(server)).Core), Run: func(ctx context.Context) { <-ctx.Done() }, OnServerChange: func(func()) {}}, nil
+	return &Link{Cluster: target.New(apiserver.ClientsThrough(decode.PageTransport(wrap(server))).Core), Run: func(ctx context.Context) { <-ctx.Done() }, OnServerChange: func(func()) {}}, nil
 }
 
 func (l *landscape) identify(_ context.Context, namespace string, cluster types.UID) error {
@@ -381,6 +382,57 @@ func TestTargetWhoseRequestsFail(t *testing.T) {
 		}
 		if want := []string{"one false", "two false", "one true", "two true"}; !sameElements(reports, want) {
 			t.Errorf("got the reports %v, want %v", reports, want)
+		}
+	})
+}
+
+// The Nodes of a target are read page by page until they are too many, in a list and in a watch.
+// None is kept then, and they are read again after a pause.
+func TestTargetWithTooManyNodes(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		const size, room = 256 << 10, (bytesOfTarget + bytesOfMachine) / (256 << 10)
+		server := newCluster("large")
+		l.clusters["https://large.example"] = server
+		add := func(name string) {
+			apiserver.Add(server, &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"a": strings.Repeat("x", size)}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
+				Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"i"}}}},
+			})
+		}
+		for i := range 2 * room {
+			add(fmt.Sprint("n", i))
+		}
+		l.put("one", "target", targettest.SecretOf("https://large.example", "t"))
+		l.targets.Use("one")
+		const problem = "its Nodes take more memory than the 16 MiB that are for 1 machines"
+		l.expect(time.Second, "one", problem)
+		before := server.Count("list nodes")
+		if perPage := decode.PageBytes / size; before*perPage > 2*room {
+			t.Errorf("%d pages were read, want no more than until there are too many", before)
+		}
+		l.expect(tooManyPause/2, "one", problem)
+		if after := server.Count("list nodes"); after != before {
+			t.Errorf("%d pages were read in the pause", after-before)
+		}
+		for i := range 2*room - 2 {
+			server.Remove("nodes", "", fmt.Sprint("n", i))
+		}
+		l.expect(tooManyPause, "one", fmt.Sprintf("n%d n%d", 2*room-2, 2*room-1))
+		cluster, err := l.targets.For("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range cluster.Nodes.All() {
+			if node.ManagedFields != nil || node.Status.Images != nil {
+				t.Errorf("Node %s is not trimmed", node.Name)
+			}
+		}
+		for i := range 2*room - 2 {
+			add(fmt.Sprint("n", i))
+		}
+		l.expect(time.Second, "one", problem)
+		if n := cluster.Nodes.Len(); n != 0 {
+			t.Errorf("%d Nodes are kept", n)
 		}
 	})
 }

@@ -15,14 +15,21 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 )
 
-// MaxBody is the maximum size of an answer that is no watch, in bytes. A page of 500 Nodes has
-// about 10 MB.
-const MaxBody = 64 << 20
+const (
+	// MaxBody is the maximum size of an answer that is no watch, in bytes. A page of 500 pods has
+	// about 5 MB.
+	MaxBody = 16 << 20
+	// MaxBodies is the maximum size of all answers of one connection that are being read at a time.
+	MaxBodies = 32 << 20
+	// MaxEvent is the maximum size of one event of a watch. An object has at most 1.5 MiB.
+	MaxEvent = 3 << 20
+)
 
 // Durations of a connection: until it is established, until TLS is, until an idle one is closed,
 // until one without data is probed, and until it is closed without an answer to that.
@@ -39,6 +46,7 @@ const (
 type Connection struct {
 	policy access.Policy
 	now    atomic.Pointer[credentials]
+	read   atomic.Int64 // bytes of answers that are being read
 }
 
 // credentials are an Access with the connections that are authenticated by it.
@@ -145,8 +153,10 @@ func (c *Connection) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = answer.Body.Close()
 		return nil, fmt.Errorf("expected an answer of an API server, got status %d that redirects to another address", answer.StatusCode)
 	}
-	if r.URL.Query().Get("watch") == "" {
-		answer.Body = &bounded{ReadCloser: answer.Body, left: MaxBody}
+	if r.URL.Query().Get("watch") != "" && answer.StatusCode == http.StatusOK {
+		answer.Body = &events{ReadCloser: answer.Body, isProtobuf: strings.HasPrefix(answer.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)}
+	} else {
+		answer.Body = &bounded{ReadCloser: answer.Body, all: &c.read}
 	}
 	return answer, nil
 }

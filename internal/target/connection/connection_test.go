@@ -2,6 +2,7 @@ package connection
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/pem"
 	"io"
 	"net/http"
@@ -97,7 +98,7 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 					_, _ = w.Write(part)
 				}
 			},
-			want: "expected an answer of at most 67108864 bytes",
+			want: "expected an answer of at most 16777216 bytes",
 		},
 		"refused network": {policy: loopback, want: "127.0.0.1 is in a network that no target cluster may be in"},
 	} {
@@ -140,5 +141,80 @@ func TestInvalidCertificatesAreRefused(t *testing.T) {
 	_ = answer.Body.Close()
 	if _, err := New(access.Policy{}, access.Access{CA: "x"}); err == nil || !strings.Contains(err.Error(), "expected certificates of the CA in PEM") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Each answer is small enough, and they are read at the same time.
+func TestAnswersThatAreTooLargeTogether(t *testing.T) {
+	part := bytes.Repeat([]byte("x"), MaxBody/2)
+	a := server(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(part) })
+	c, err := New(access.Policy{}, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	read := func() (io.Closer, error) {
+		answer, err := get(t, c, a.Server)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return answer.Body, err
+	}
+	var open []io.Closer
+	for range MaxBodies / len(part) {
+		body, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, body)
+	}
+	body, err := read()
+	if err == nil || !strings.Contains(err.Error(), "together at most 33554432 bytes") {
+		t.Errorf("got %v", err)
+	}
+	for _, body := range append(open, body) {
+		_ = body.Close()
+	}
+	if got := c.read.Load(); got != 0 {
+		t.Errorf("%d bytes count as being read after all, want none", got)
+	}
+}
+
+func TestEventsThatAreTooLarge(t *testing.T) {
+	text := func(n int) string { return `{"type":"ADDED","object":{"a":"\"}` + strings.Repeat("x", n) + `"}}` }
+	framed := func(n uint32, content int) string {
+		return string(binary.BigEndian.AppendUint32(nil, n)) + strings.Repeat("{", content)
+	}
+	for _, tc := range []struct {
+		name, encoding, events string
+		fails                  bool
+	}{
+		{"many in JSON", "application/json", strings.Repeat(text(MaxEvent/3)+"\n", 9), false},
+		{"a large one in JSON", "application/json", text(10) + text(MaxEvent), true},
+		{"no event in JSON", "application/json", strings.Repeat("\n", MaxEvent+1), true},
+		{"many in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", strings.Repeat(framed(MaxEvent/3, MaxEvent/3), 9), false},
+		{"a large one in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", framed(5, 5) + framed(MaxEvent+1, 1), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := server(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", tc.encoding)
+				_, _ = io.WriteString(w, tc.events)
+			})
+			c, err := New(access.Policy{}, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			answer, err := get(t, c, a.Server+"?watch=true")
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
+			if (err != nil) != tc.fails || !tc.fails && n != int64(len(tc.events)) {
+				t.Errorf("read %d of %d bytes, %v", n, len(tc.events), err)
+			}
+		})
 	}
 }
