@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -181,6 +182,16 @@ func TestLabelsOfRESTClientMetricsAreBoundedForAnyStatus(t *testing.T) {
 	for _, name := range []string{"rest_client_request_duration_seconds", "rest_client_rate_limiter_duration_seconds", "rest_client_request_retries_total"} {
 		if got := testutil.CollectAndCount(registry, name); got != 1 {
 			t.Errorf("%d series of %s, want 1", got, name)
+		}
+	}
+	for i := range 1000 {
+		address.Host = fmt.Sprint("host-", i)
+		clientmetrics.RequestRetry.IncrementRetry(t.Context(), "429", "GET", address.Host)
+		clientmetrics.RequestLatency.Observe(t.Context(), "GET", address, time.Second)
+	}
+	for _, name := range []string{"rest_client_request_duration_seconds", "rest_client_request_retries_total"} {
+		if got := testutil.CollectAndCount(registry, name); got != mostHosts+1 {
+			t.Errorf("%d series of %s, want those of %d servers and of others", got, name, mostHosts)
 		}
 	}
 }
