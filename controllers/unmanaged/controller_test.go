@@ -15,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
@@ -33,24 +34,59 @@ type searching struct {
 	control, target *apiserver.Server
 	gate            apitest.LeaderGate
 	search          *Controller
+
+	cluster *target.Cluster // of the namespace, nil while it is not available
+	other   bool            // another manager serves the namespace
 }
 
 func onSearching(t *testing.T, test func(s *searching)) {
 	t.Helper()
+	onSearchingWith(t, func(*searching, *Config) {}, test)
+}
+
+func onSearchingWith(t *testing.T, change func(*searching, *Config), test func(s *searching)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &searching{T: t, control: apiserver.Recording(), target: apiserver.Recording()}
 		s.gate.Leads.Store(true)
-		var err error
-		s.search, err = New(Config{
-			Control: s.control.Metadata(), Target: s.target.Metadata(), Serves: func(n string) bool { return n == namespace },
+		cfg := Config{
+			Control: s.control.Metadata(), Target: s.target.Metadata(), Serves: func(n string) bool { return n == namespace && !s.other },
 			Timeout: 25 * time.Minute, Period: 10 * time.Minute, Gate: &s.gate, Clock: clock.RealClock{},
-		})
+		}
+		change(s, &cfg)
+		var err error
+		s.search, err = New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		go s.search.Run(t.Context())
 		test(s)
 	})
+}
+
+// For returns the cluster of the namespace.
+func (s *searching) For(namespace string) (*target.Cluster, error) {
+	if s.cluster == nil {
+		return nil, &target.UnavailableError{Namespace: namespace}
+	}
+	return s.cluster, nil
+}
+
+// Namespaces returns the namespace while it has a cluster.
+func (s *searching) Namespaces() []string {
+	if s.cluster == nil {
+		return nil
+	}
+	return []string{namespace}
+}
+
+// connect has the namespace have a target cluster, with the Nodes that it has now.
+func (s *searching) connect() {
+	s.cluster = target.New(s.target.Core())
+	for _, node := range apiserver.ReadAll[corev1.Node](s.target, "nodes") {
+		s.cluster.Nodes.Apply(node, false)
+	}
+	s.search.TargetChanged(namespace)
 }
 
 func (s *searching) join(name string, change func(*corev1.Node)) {
@@ -205,7 +241,7 @@ func TestNodesOfASearchThatFails(t *testing.T) {
 		})
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if got := len(s.search.since); got != decode.PageSize+1 {
+		if got := len(s.search.seen[allNamespaces].since); got != decode.PageSize+1 {
 			s.Errorf("%d Nodes are known, want those of the complete search", got)
 		}
 	})
@@ -232,4 +268,47 @@ func TestNodeThatCannotBeAnnotated(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		s.expect("b", true)
 	})
+}
+
+// Of a cluster that one namespace has, its machines count, and its Nodes are those that are
+// watched. One that may be of another namespace, which names the same cluster, is left alone.
+func TestNodesOfANamespaceAreAnnotated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(s *searching)
+		want      bool
+	}{
+		"it is connected all the time": {func(*searching) {}, true},
+		"it is connected anew":         {func(s *searching) { s.connect() }, false},
+		"it is not available": {func(s *searching) {
+			s.cluster = nil
+			s.search.TargetChanged(namespace)
+		}, false},
+		"another manager serves it": {func(s *searching) { s.other = true }, false},
+		"another replica has it":    {func(s *searching) { s.gate.Leads.Store(false) }, false},
+		"the Node changes unseen": {func(s *searching) {
+			s.target.Edit("nodes", "", "left", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"changed": "now"}) })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onSearchingWith(t, func(s *searching, cfg *Config) { cfg.Target, cfg.Targets = nil, s }, func(s *searching) {
+				for _, ns := range []string{namespace, "other"} {
+					apiserver.Add(s.control, &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: ns, Labels: map[string]string{v1alpha1.LabelNode: "of-" + ns}}})
+				}
+				s.join("of-"+namespace, nil)
+				s.join("of-other", nil) // a Node of that name in another cluster
+				s.join("left", nil)
+				s.join("may-be-another-namespace's", finalizer)
+				s.connect()
+				time.Sleep(21 * time.Minute)
+				tc.meanwhile(s)
+				time.Sleep(10 * time.Minute)
+				for node, annotated := range map[string]bool{"of-" + namespace: false, "of-other": tc.want || name == "the Node changes unseen", "left": tc.want, "may-be-another-namespace's": false} {
+					s.expect(node, annotated)
+				}
+				if n := s.target.Count("list nodes"); n != 0 {
+					s.Errorf("%d lists of Nodes, which are watched", n)
+				}
+			})
+		})
+	}
 }

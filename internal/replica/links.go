@@ -30,6 +30,9 @@ func linkControllers(d *deps, c *controllers) error {
 	if d.byNamespace != nil {
 		d.byNamespace.OnChange(c.machines.TargetChanged)
 		d.byNamespace.OnChange(c.deployments.TargetChanged)
+		if c.unmanaged != nil {
+			d.byNamespace.OnChange(c.unmanaged.TargetChanged)
+		}
 		d.byNamespace.OnServerChange(c.serverChanged)
 	}
 	// Deletions are held, or not any more.

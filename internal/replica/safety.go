@@ -65,17 +65,20 @@ func (c *controllers) addOvershoot(d *deps) (err error) {
 	return nil
 }
 
-// addUnmanaged adds the search for Nodes without a machine, if there is a target cluster.
+// addUnmanaged adds the search for Nodes without a machine, if there are target clusters.
 func (c *controllers) addUnmanaged(d *deps) (err error) {
-	if d.o.Safety.OrphanVMsPeriod == 0 || d.targetMetadata == nil {
+	if d.o.Safety.OrphanVMsPeriod == 0 || d.targetMetadata == nil && d.byNamespace == nil {
 		return nil
 	}
-	c.unmanaged, err = unmanaged.New(unmanaged.Config{
+	cfg := unmanaged.Config{
 		Control: d.metadata, Target: d.targetMetadata, Namespace: d.o.Namespace, Serves: d.slots.namespaces.Holds,
 		Timeout: d.o.Machine.CreationTimeout, Period: d.o.Safety.OrphanVMsPeriod,
 		Gate: fence.NewLeaderGate[string](d.session.fence), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
-	})
-	if err != nil {
+	}
+	if d.byNamespace != nil {
+		cfg.Targets, cfg.Gate = d.byNamespace, d.slots.namespaceGate()
+	}
+	if c.unmanaged, err = unmanaged.New(cfg); err != nil {
 		return err
 	}
 	c.add(c.unmanaged)

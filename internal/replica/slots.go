@@ -219,6 +219,12 @@ func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 	})
 }
 
+// namespaceGate returns a Gate that admits the namespaces of this replica, where all of a namespace
+// is in one slot.
+func (s *slots) namespaceGate() runner.Gate[string] {
+	return fence.NewGate(s.fence, func(namespace string) (int, bool) { return s.spread.Of(namespace, ""), true })
+}
+
 // goneGate returns a Gate that admits deleted machines, by their last slot.
 func (s *slots) goneGate() runner.Gate[credentials.Gone] {
 	return fence.NewGate(s.fence, func(gone credentials.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })

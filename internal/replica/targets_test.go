@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,12 +38,13 @@ func (t *trial) addOrphan(namespace string) *fakecloud.Resource {
 
 // Machines of a namespace join the cluster that a Secret of the namespace names, whose Nodes carry
 // no labels of slots. Those of a namespace without the Secret wait. The leader deletes orphans of
-// all namespaces, also of those that another replica owns, after it has read their clusters.
+// all namespaces, also of those that another replica owns, after it has read their clusters. Nodes
+// that no machine has are annotated, and no others.
 func TestTargetsByNamespace(t *testing.T) {
 	t.Parallel()
 	o := replicaOptions(func(o *Options) {
 		o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace)
-		o.Safety.OrphanVMsPeriod, o.Safety.OrphanVMsQuarantine = time.Minute, time.Minute
+		o.Machine.CreationTimeout, o.Safety.OrphanVMsPeriod, o.Safety.OrphanVMsQuarantine = 2*time.Minute, time.Minute, time.Minute
 	})
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
@@ -86,6 +88,12 @@ func TestTargetsByNamespace(t *testing.T) {
 		}
 		orphans := []*fakecloud.Resource{r.addOrphan("a"), r.addOrphan("c")}
 		r.until("orphans are deleted", func() bool { return !orphans[0].Live() && !orphans[1].Live() })
+		r.until("the Nodes without a machine are annotated, and no others", func() bool {
+			return !slices.ContainsFunc(r.target.List("nodes"), func(node *apiserver.Object) bool {
+				_, bound := v1alpha1.MachineOf(node)
+				return bound == (node.GetAnnotations()[v1alpha1.AnnotationNotManaged] == "1")
+			})
+		})
 		r.deleteRoot(served)
 		r.deleteRoot(waiting)
 		r.until("nothing is left", func() bool { return r.missing() == "" && len(r.control.List("machinedeployments")) == 0 })

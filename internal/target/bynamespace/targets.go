@@ -2,6 +2,8 @@ package bynamespace
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,6 +159,13 @@ func (t *Targets) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.all)
+}
+
+// Namespaces returns the namespaces with an open target.
+func (t *Targets) Namespaces() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.all))
 }
 
 // changed reports a change of a namespace's target.
