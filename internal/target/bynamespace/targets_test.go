@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,8 +41,10 @@ type landscape struct {
 	control  *apiserver.Server
 	clusters map[string]*apiserver.Server
 	targets  *Targets
-	first    map[string]types.UID // clusters of namespaces
-	events   []string             // of Nodes
+
+	mu     sync.Mutex
+	first  map[string]types.UID // clusters of namespaces
+	events []string             // of Nodes
 }
 
 // newCluster returns a target cluster with Nodes.
@@ -72,6 +75,8 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 			t.Fatal(err)
 		}
 		l.targets.OnNodeChange(func(of *target.Cluster, before, after *corev1.Node) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
 			switch {
 			case before == nil:
 				l.events = append(l.events, of.Name+" +"+after.Name)
@@ -100,6 +105,8 @@ func (l *landscape) connect(_ string, config *rest.Config, wrap transport.Wrappe
 }
 
 func (l *landscape) identify(_ context.Context, namespace string, cluster types.UID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if before := l.first[namespace]; before != "" && before != cluster {
 		return errors.New("it is another cluster than before")
 	}
