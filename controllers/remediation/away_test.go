@@ -85,7 +85,11 @@ func TestRootsShowThatTheServerIsAway(t *testing.T) {
 }
 
 // twoTargets has a separate target cluster for the namespace "other".
-type twoTargets struct{ one, other *target.Cluster }
+type twoTargets struct {
+	target.None
+
+	one, other *target.Cluster
+}
 
 func (t twoTargets) For(namespace string) (*target.Cluster, error) {
 	if namespace == "other" {
@@ -93,8 +97,6 @@ func (t twoTargets) For(namespace string) (*target.Cluster, error) {
 	}
 	return t.one, nil
 }
-
-func (t twoTargets) OnNodeChange(func(*target.Cluster, *corev1.Node, *corev1.Node)) {}
 
 // An API server that is away stops nothing in namespaces of another target cluster.
 func TestOtherTargetClustersGoOn(t *testing.T) {
