@@ -18,6 +18,7 @@ LAB_DIR ?= .lab
 REPLICAS ?= 3
 NODES ?= 0
 CLUSTERS ?= 1
+LIGHT ?= 0
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
 CLOUDS ?=
@@ -106,8 +107,8 @@ demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on its own co
 	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing) $(if $(PICTURE),--picture "$(PICTURE)")
 
 .PHONY: lab-up
-lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), TRACING=1, MACHINE_CONFIGURATION=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DAEMON_FLAGS, CLOUDS, DRIVERS
-	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" \
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), LIGHT (0), TRACING=1, MACHINE_CONFIGURATION=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DAEMON_FLAGS, CLOUDS, DRIVERS
+	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --nodes "$(NODES)" --clusters "$(CLUSTERS)" --light "$(LIGHT)" \
 	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" --clouds "$(CLOUDS)" --drivers "$(DRIVERS)" $(if $(tracing),--tracing) \
 	  $(if $(filter-out 0 false no,$(MACHINE_CONFIGURATION)),--machine-configuration --daemon-flags "$(DAEMON_FLAGS)")
 

@@ -23,8 +23,8 @@ type instance struct {
 	// Params is a digest of the request that created it, to distinguish a repeated create from another
 	// one with its token.
 	Params string `json:"params"`
-	// BootstrapToken and Server, the URL of an API server, were found in the user data, and UserData is
-	// all of it, which only a VM with a real kubelet reads.
+	// BootstrapToken and Server, the URL of an API server, were found in the user data, and UserData
+	// is all of it, which only a VM with a real kubelet reads.
 	BootstrapToken string `json:"bootstrapToken,omitempty"`
 	Server         string `json:"server,omitempty"`
 	UserData       []byte `json:"userData,omitempty"`

@@ -37,7 +37,9 @@ type Cluster struct {
 	programs Programs
 	ports    Ports
 	etcd     *Etcd
-	now      time.Time
+	// withoutScheduler is set where no pod is created without the name of its Node.
+	withoutScheduler bool
+	now              time.Time
 
 	ca      *CA
 	secrets folder
@@ -174,7 +176,22 @@ func (c *Cluster) admin(port int) (*Client, error) {
 
 func address(port int) string { return "https://127.0.0.1:" + strconv.Itoa(port) }
 
-// Specs returns how to start the components, the API server first.
+// OmitScheduler has the cluster run without a scheduler.
+func (c *Cluster) OmitScheduler() { c.withoutScheduler = true }
+
+// Components returns the names of the components, the API server first.
+func (c *Cluster) Components() []string {
+	if c.withoutScheduler {
+		return []string{APIServer, ControllerManager}
+	}
+	return []string{APIServer, ControllerManager, Scheduler}
+}
+
+// Specs returns how to start the Components.
 func (c *Cluster) Specs() []supervise.Spec {
-	return []supervise.Spec{c.apiServer(), c.controllerManager(), c.scheduler()}
+	all := []supervise.Spec{c.apiServer(), c.controllerManager()}
+	if !c.withoutScheduler {
+		all = append(all, c.scheduler())
+	}
+	return all
 }

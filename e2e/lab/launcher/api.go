@@ -63,6 +63,7 @@ func (l *Launcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	l.handleFleet(mux)
 	l.handleEtcd(mux)
+	l.handleLandscape(mux)
 	mux.ServeHTTP(w, r)
 }
 

@@ -65,7 +65,7 @@ func (l *Launcher) boot(ctx context.Context) error {
 	}
 	l.say("certificates and kubeconfigs are created")
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, cluster := range l.clusterList() {
+	for cluster := range map[*controlplane.Cluster]bool{l.control: true, l.target: true} { // may be one
 		group.Go(func() error { return l.bootCluster(groupCtx, cluster) })
 	}
 	if err := group.Wait(); err != nil {
@@ -76,6 +76,12 @@ func (l *Launcher) boot(ctx context.Context) error {
 		return err
 	}
 	l.say("access rules are installed")
+	if err := l.bootMembers(ctx); err != nil {
+		return err
+	}
+	if err := l.installMembers(ctx); err != nil {
+		return err
+	}
 	if err := l.bootCloudsim(ctx); err != nil {
 		return err
 	}
@@ -96,12 +102,18 @@ func (l *Launcher) boot(ctx context.Context) error {
 	return l.bootFleet(ctx)
 }
 
-// clusterList has the control cluster, and the target cluster if that is another.
+// clusterList has the control cluster, and the target clusters that are others and have components.
 func (l *Launcher) clusterList() []*controlplane.Cluster {
-	if l.target == l.control {
-		return []*controlplane.Cluster{l.control}
+	all := []*controlplane.Cluster{l.control}
+	if l.target != l.control {
+		all = append(all, l.target)
 	}
-	return []*controlplane.Cluster{l.control, l.target}
+	for _, m := range l.members {
+		if m.real != nil {
+			all = append(all, m.real)
+		}
+	}
+	return all
 }
 
 // createClusters creates the secrets of the control and the target cluster, and starts etcd. There
@@ -130,7 +142,7 @@ func (l *Launcher) createClusters(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.writeKubeconfigs()
+	return errors.Join(l.writeKubeconfigs(), l.makeMembers(ctx, programs))
 }
 
 func (l *Launcher) writeKubeconfigs() error {
@@ -161,7 +173,7 @@ func (l *Launcher) bootCluster(ctx context.Context, cluster *controlplane.Cluste
 	}
 	// The others would exit if they started before the API server.
 	group, groupCtx := errgroup.WithContext(ctx)
-	for i, component := range []string{controlplane.ControllerManager, controlplane.Scheduler} {
+	for i, component := range cluster.Components()[1:] {
 		group.Go(func() error { return l.bootComponent(groupCtx, cluster, component, others[i]) })
 	}
 	return group.Wait()
@@ -312,17 +324,21 @@ func (l *Launcher) bootCloudsim(ctx context.Context) error {
 		"--listen=" + address,
 		"--state-dir=" + folder.path("cloudsim"),
 		"--call-log=" + folder.path(cloudsimCalls),
-		"--kubeconfig=" + folder.path(cloudsimKubeconfig),
 	}
-	if err := l.createImages(); err != nil {
-		return err
-	}
-	command, err := l.kubeletCommand(ctx)
-	if err != nil {
-		return err
-	}
-	if command != "" {
-		args = append(args, "--kubelet-command="+command)
+	if l.options.landscape() {
+		args = append(args, "--clusters="+folder.path(cloudsimFolder))
+	} else {
+		args = append(args, "--kubeconfig="+folder.path(cloudsimKubeconfig))
+		if err := l.createImages(); err != nil {
+			return err
+		}
+		command, err := l.kubeletCommand(ctx)
+		if err != nil {
+			return err
+		}
+		if command != "" {
+			args = append(args, "--kubelet-command="+command)
+		}
 	}
 	if l.options.MachineConfiguration {
 		args = append(args, "--daemons")

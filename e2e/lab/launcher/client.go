@@ -75,6 +75,12 @@ func (c Client) Double(ctx context.Context, replica string, newPod bool) ([]Pod,
 	return list.Pods, err
 }
 
+// Rotate gives the fleet other credentials for a target cluster of a landscape, or for all without
+// a name.
+func (c Client) Rotate(ctx context.Context, name string) error {
+	return c.do(ctx, http.MethodPost, "/v1/targets/rotate?name="+url.QueryEscape(name), nil, &struct{}{})
+}
+
 // Links lists the proxies of the fleet's processes.
 func (c Client) Links(ctx context.Context) ([]Link, error) {
 	var list LinkList

@@ -22,6 +22,8 @@ import (
 //	admin.kubeconfig, target.kubeconfig   for people and tests, with all rights; the same server if there is one cluster
 //	cloudsim.kubeconfig
 //	fleet-<n>.control.kubeconfig, fleet-<n>.target.kubeconfig   through the replica's proxies
+//	targets.json, targets/<name>.kubeconfig   the target clusters of a landscape, with all rights
+//	light.json, clusters/  what serves and what joins them
 //	pids.json              one flat object, name → process number, of what lives now
 //	endpoints.json         one flat object, name → URL
 //	logs/<name>.log        the output of each process
@@ -45,6 +47,7 @@ const (
 	valuesFile         = "values.yaml"
 	pidsFile           = "pids.json"
 	endpointsFile      = "endpoints.json"
+	membersFile        = "targets.json"
 	logsDir            = "logs"
 	socketsDir         = "sockets"
 	cloudsDir          = "clouds"
@@ -55,6 +58,7 @@ const (
 // removed.
 var remains = []string{
 	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", imagesDir, valuesFile, "cloudsim", "flexvolumes", logsDir, socketsDir, cloudsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
+	membersFile, membersFolder, lightFile, cloudsimFolder,
 }
 
 // State is the information for ending and describing a lab.

@@ -16,6 +16,10 @@ func Guide(options Options, out io.Writer) error {
 	if options.twoClusters() {
 		fmt.Fprintf(out, "  %s --kubeconfig=%s get nodes   # in the target cluster\n", options.binary("kubectl"), folder.path(targetKubeconfig))
 	}
+	if options.landscape() {
+		fmt.Fprintf(out, "  %s --kubeconfig=%s/NAME.kubeconfig get nodes   # in the target cluster of namespace NAME: %d real, %d light\n",
+			options.binary("kubectl"), folder.path(membersFolder), options.Clusters, options.Light)
+	}
 	self := options.binary("lab")
 	if jaeger := endpoints[jaegerName]; jaeger != "" {
 		fmt.Fprintf(out, "  %s trace --dir=%s MACHINE   # the life of a machine; Jaeger is at %s\n", self, options.Dir, jaeger)

@@ -42,6 +42,7 @@ type Launcher struct {
 	// Set while booting, and not changed afterwards.
 	etcd            *controlplane.Etcd
 	control, target *controlplane.Cluster // may be one
+	members         []*Member             // the target clusters of a landscape
 	tracing         []string              // environment of the processes that send traces
 	withoutFleet    bool                  // nothing of the fleet is installed
 	sockets         []string              // of drivers in separate processes, as the fleet's flag has them

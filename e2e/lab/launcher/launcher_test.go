@@ -318,7 +318,11 @@ func TestValidate(t *testing.T) {
 		want    string
 	}{
 		"fine":           {Options{Bin: bin, Clusters: 2, Replicas: 3, Restart: RestartAlways}, ""},
-		"three clusters": {Options{Bin: bin, Clusters: 3, Replicas: 1, Restart: RestartNever}, "--clusters: expected 1 or 2"},
+		"a landscape":    {Options{Bin: bin, Clusters: 3, Replicas: 1, Restart: RestartNever}, ""},
+		"all are light":  {Options{Bin: bin, Light: 3, Replicas: 1, Restart: RestartNever}, ""},
+		"no cluster":     {Options{Bin: bin, Replicas: 1, Restart: RestartNever}, "--clusters: expected 1 to"},
+		"many are light": {Options{Bin: bin, Clusters: 1, Light: 1001, Replicas: 1, Restart: RestartNever}, "--light: expected 0 to 1000"},
+		"nothing serves": {Options{Bin: bin, Clusters: 3, Restart: RestartNever}, "expected it with --replicas"},
 		"no fleet":       {Options{Bin: bin, Clusters: 1, Restart: RestartAlways, Nodes: 3}, ""},
 		"less than none": {Options{Bin: bin, Clusters: 1, Restart: RestartAlways, Replicas: -1}, "--replicas: expected 0 to"},
 		"many Nodes":     {Options{Bin: bin, Clusters: 1, Restart: RestartAlways, Nodes: 21}, "--nodes: expected 0 to 20"},

@@ -17,8 +17,12 @@ type Options struct {
 	Dir string `json:"dir"`
 	// Bin is the folder with hyperkube, cloudsim, machine-controller-fleet, and this program.
 	Bin string `json:"bin"`
-	// Clusters is 1, or 2 for a target cluster that is not the control cluster.
+	// Clusters is 1, or 2 for a target cluster that is not the control cluster. Above 2 or with Light
+	// it is the number of target clusters with a real API server, each of which belongs to a namespace
+	// of the control cluster.
 	Clusters int `json:"clusters"`
+	// Light is the number of target clusters with a light API server, besides those.
+	Light int `json:"light"`
 	// Replicas of the fleet. With 0 nothing of the fleet is installed, neither its access nor the
 	// CRDs: the Helm chart can do that.
 	Replicas int `json:"replicas"`
@@ -58,7 +62,8 @@ const (
 
 // Bind declares the options as flags, with their defaults.
 func (o *Options) Bind(flags *flag.FlagSet) {
-	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a separate target cluster")
+	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a separate target cluster; above 2, or with --light, of target clusters with a namespace for each")
+	flags.IntVar(&o.Light, "light", 0, "`number` of target clusters that are light, with a namespace for each: API servers in memory")
 	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet; with 0 nothing of it is installed, for the Helm chart")
 	flags.IntVar(&o.Nodes, "nodes", 0, "`number` of Nodes of the control cluster that belong to no machine, with real kubelets")
 	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
@@ -96,9 +101,7 @@ func (o *Options) Complete() error {
 // Validate returns the errors of the options.
 func (o *Options) Validate() error {
 	var errs []error
-	if o.Clusters != 1 && o.Clusters != 2 {
-		errs = append(errs, fmt.Errorf("--clusters: expected 1 or 2, got %d", o.Clusters))
-	}
+	errs = append(errs, o.validateClusters())
 	if o.Replicas < 0 || o.Replicas > maxReplicas {
 		errs = append(errs, fmt.Errorf("--replicas: expected 0 to %d, got %d", maxReplicas, o.Replicas))
 	}
@@ -142,6 +145,27 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// validateClusters returns the errors of what a landscape has.
+func (o *Options) validateClusters() error {
+	var errs []error
+	if o.Clusters < 0 || o.Clusters > mostClusters || o.Clusters == 0 && o.Light == 0 {
+		errs = append(errs, fmt.Errorf("--clusters: expected 1 to %d, or 0 with --light, got %d", mostClusters, o.Clusters))
+	}
+	if o.Light < 0 || o.Light > mostLight {
+		errs = append(errs, fmt.Errorf("--light: expected 0 to %d, got %d", mostLight, o.Light))
+	}
+	if o.landscape() && (o.Replicas == 0 || o.Nodes > 0 || o.MachineConfiguration) {
+		errs = append(errs, errors.New("--clusters above 2, or --light: expected it with --replicas, and without --nodes and --machine-configuration"))
+	}
+	return errors.Join(errs...)
+}
+
+// How many target clusters a landscape may have. A real one takes about 400 MB.
+const mostClusters, mostLight = 50, 1000
+
+// landscape reports whether each target cluster belongs to a namespace.
+func (o *Options) landscape() bool { return o.Clusters > 2 || o.Light > 0 }
+
 // Binaries of a lab; jaegerBinary is another.
 const (
 	hyperkubeBinary = "hyperkube"
@@ -155,11 +179,14 @@ func (o *Options) binary(name string) string { return filepath.Join(o.Bin, name)
 
 func (o *Options) folder() Folder { return Folder(o.Dir) }
 
-func (o *Options) twoClusters() bool { return o.Clusters == 2 }
+func (o *Options) twoClusters() bool { return o.Clusters == 2 && !o.landscape() }
 
 // String returns the flags for a lab like this.
 func (o *Options) String() string {
 	text := []string{fmt.Sprintf("--clusters=%d --replicas=%d --restart=%s", o.Clusters, o.Replicas, o.Restart)}
+	if o.Light > 0 {
+		text = append(text, fmt.Sprintf("--light=%d", o.Light))
+	}
 	if o.Nodes > 0 {
 		text = append(text, fmt.Sprintf("--nodes=%d", o.Nodes))
 	}

@@ -108,13 +108,17 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 	folder := l.options.folder()
 	args := []string{
 		"--control-kubeconfig=" + folder.path(kubeconfigOf(pod, controlLink)),
-		"--target-kubeconfig=" + folder.path(kubeconfigOf(pod, targetLink)),
 		"--namespace=",
 		"--address=127.0.0.1", "--port=" + strconv.Itoa(pod.port),
 		"--replica-name=" + pod.Replica, "--fleet-name=fleet", "--fleet-namespace=" + manifests.FleetNamespace,
 		"--pod-uid=" + pod.UID, "--state-dir=" + pod.Dir,
 		"--debug-hooks",
 		"--driver-socket=" + strings.Join(slices.Concat([]string{simulatedProvider + "=" + l.options.socketOf(pod.Name)}, l.sockets), ","),
+	}
+	if l.options.landscape() {
+		args = append(args, "--target=namespace")
+	} else {
+		args = append(args, "--target-kubeconfig="+folder.path(kubeconfigOf(pod, targetLink)))
 	}
 	if l.options.MachineConfiguration {
 		args = append(args, "--machine-configuration")

@@ -71,7 +71,9 @@ func (l *Launcher) components() []string {
 	var names []string
 	for _, component := range []string{controlplane.APIServer, controlplane.ControllerManager, controlplane.Scheduler} {
 		for _, cluster := range l.clusterList() {
-			names = append(names, cluster.ProcessName(component))
+			if slices.Contains(cluster.Components(), component) {
+				names = append(names, cluster.ProcessName(component))
+			}
 		}
 	}
 	return names

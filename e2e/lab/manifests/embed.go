@@ -13,6 +13,8 @@ var (
 	target []byte
 	//go:embed nodes.yaml
 	nodes string
+	//go:embed member.yaml
+	member string
 	//go:embed fleet-control.yaml
 	fleetControl []byte
 	//go:embed fleet-target.yaml
@@ -33,6 +35,12 @@ func FleetControl() []byte { return fleetControl }
 
 // FleetTarget is the access of a fleet where the machines join as Nodes.
 func FleetTarget() []byte { return fleetTarget }
+
+// Member is applied where the Machine objects are, for a target cluster that has a namespace of its
+// own, by its name and the URL of its API server.
+func Member(name, server string) []byte {
+	return []byte(strings.NewReplacer("{{NAME}}", name, "{{SERVER}}", server).Replace(member))
+}
 
 // Nodes is applied where the lab has Nodes that belong to no machine: their bootstrap token, until
 // it expires.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -41,6 +42,8 @@ const usage = `usage: lab <command> [flags]
   delay NAME [LINK] --by=1s     pass on everything later, in each direction
   limit NAME [LINK] --to=64     pass on so many kB/s
   stall NAME [LINK] --above=16  hold back large answers, such as lists, and pass small ones
+
+  rotate [NAME]    give the fleet other credentials for a target cluster of a landscape, or for all
 
   trace MACHINE    show the traces of a machine that Jaeger has, by owner: NAME or NAMESPACE/NAME
 
@@ -94,6 +97,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "trace":
 		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent spans, which it does each second; at most 2 min")
 		return c.run(args, 1, 1, func() error { return c.trace(ctx, *epoch) })
+	case "rotate":
+		return c.run(args, 0, 1, func() error { return c.client().Rotate(ctx, strings.Join(c.args, "")) })
 	case "snapshot":
 		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })
 	case "restore":
