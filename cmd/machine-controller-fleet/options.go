@@ -23,8 +23,10 @@ import (
 // the flag; where the default is another one, the usage states it.
 type options struct {
 	kubeconfigs replica.Kubeconfigs
-	// target is the value of --target; refusedNetworks are networks as texts.
+	// target is the value of --target, namespaceSwitch that of --namespace-switch; refusedNetworks are
+	// networks as texts.
 	target          string
+	namespaceSwitch string
 	refusedNetworks []string
 
 	driverSockets []string
@@ -70,6 +72,7 @@ func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.Targets.Select.Token, "target-token-secret", "", "with --target=namespace, name of the Secret in each namespace whose key token is used in the place of a kubeconfig's token file, such as shoot-access-machine-controller-manager")
 	g.List(&o.refusedNetworks, "target-refused-networks", texts(replica.DefaultOptions().Targets.Refused), "with --target=namespace, networks in CIDR notation, separated by commas, in which no API server of a target cluster and no proxy may be")
 	g.String(&o.Namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
+	g.String(&o.namespaceSwitch, "namespace-switch", switchNone, "what switches the fleet on and off in each namespace: none, or deployment (the Deployment machine-controller-manager there, by its replicas; without it the namespace is off)")
 	g.Float(&o.kubeconfigs.QPS, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.kubeconfigs.Burst, "kube-api-burst", 30, "requests that may be sent at once beyond --kube-api-qps", flags.OrZero)
 	g.List(&o.driverSockets, "driver-socket", nil, "drivers, separated by commas, each as PROVIDER=PATH: the value of MachineClass.provider, and the absolute path of the unix socket on which the driver's process listens")
@@ -132,6 +135,9 @@ func (o *options) validate() error {
 			allMetrics, strings.Join(telemetry.SeriesByMachine(), ", "), name)
 	}
 	check(o.resolveTarget(check), "--target: expected kubeconfig, control, none or namespace, got %q; correct it", o.target)
+	o.DeploymentSwitch = o.namespaceSwitch == switchDeployment
+	check(o.DeploymentSwitch || o.namespaceSwitch == switchNone, "--namespace-switch: expected none or deployment, got %q; correct it", o.namespaceSwitch)
+	check(!o.DeploymentSwitch || !o.Configs.Enabled, "--machine-configuration: expected none with --namespace-switch=%s: the Nodes of pools are in no namespace", switchDeployment)
 	_, err := o.sockets()
 	check(err == nil, "--driver-socket: %w", err)
 	check(o.server.Profiling || !o.server.ContentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")

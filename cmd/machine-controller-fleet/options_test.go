@@ -50,6 +50,8 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--tls-private-key-file=/tls.key", "--tls-cert-file, --tls-private-key-file: expected both or neither"},
 		{"--contention-profiling", "--contention-profiling: expected --profiling with it"},
 		{"--target-kubeconfig=none", "--control-kubeconfig: expected a file or inClusterConfig"},
+		{"--namespace-switch=lease", "--namespace-switch: expected none or deployment, got \"lease\""},
+		{"--namespace-switch=deployment --machine-configuration", "--machine-configuration: expected none with --namespace-switch=deployment"},
 		{"--machine-creation-timeout=-1s", "--machine-creation-timeout: expected 0 or more, got \"-1s\"; correct it, or leave it out for 20m"},
 		{"--machine-creation-timeout=20", "--machine-creation-timeout: expected a duration such as 30s, 10m or 1h30m, got \"20\""},
 		{"--machine-drain-timeout=-1s", "--machine-drain-timeout: expected 0 or more"},

@@ -15,6 +15,12 @@ const (
 	targetByNamespace = "namespace"
 )
 
+// The values of --namespace-switch.
+const (
+	switchNone       = "none"
+	switchDeployment = "deployment"
+)
+
 // resolveTarget sets the options that --target stands for, and reports whether its value is one of
 // those that exist. check records what other flags have to be.
 func (o *options) resolveTarget(check func(ok bool, format string, args ...any)) bool {

@@ -273,6 +273,7 @@ func meaningsOfKeys() map[string]string {
 		"notReady":          "how many machines are not Ready",
 		"number":            "how many machines",
 		"numberOfSlots":     "how many slots the fleet has",
+		"on":                "whether the namespace is switched on",
 		"operation":         "the call of the driver, as in metrics",
 		"orphans":           "how many orphans",
 		"outcome":           "whether a deletion was `Accepted`, or is `Unknown`",

@@ -31,6 +31,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
@@ -54,8 +55,11 @@ func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 		},
 		"kubeletconfig.Config": {second(kubeletconfig.New(kubeletconfig.Config{})), "Client, Cache, Configs, Events, Clock"},
 		"machineclass.Config":  {second(machineclass.New(machineclass.Config{})), "Machines, Secrets, Metadata, View, Clock"},
-		"node.Config":          {second(node.New(node.Config{})), "Metadata, View, Targets, Clock"},
-		"bynamespace.Config":   {second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, BlindAfter, Clock"},
+		"namespaceswitch.Config": {
+			second(namespaceswitch.New(namespaceswitch.Config{})), "Deployments, Pods, Client, SlotOf, Gate, Holds, Service, Clock",
+		},
+		"node.Config":        {second(node.New(node.Config{})), "Metadata, View, Targets, Clock"},
+		"bynamespace.Config": {second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, BlindAfter, Clock"},
 		"orphans.Config": {
 			second(orphans.New(orphans.Config{})),
 			"Machines, Metadata, Secrets, Leases, Sweeper, Targets, Events, Ledger, ControlCluster, Served, Held, Deletions, Gate, Token, " +

@@ -60,7 +60,7 @@ func newControllers(d *deps) (*controllers, error) {
 			return nil, err
 		}
 	}
-	c.running = append(c.running, newAccountTries(d.accounts, c.machines.TryAccount))
+	c.running = append(c.running, newAccountTries(d.accounts, d.tryIfOn(c.machines.TryAccount)))
 	c.collectors = append(c.collectors, newLoadGauges(d.session.fence.Acts, d.measure, assignment.CapacityOf(d.o.ConcurrentSyncs)))
 	return c, nil
 }

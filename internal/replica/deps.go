@@ -33,6 +33,7 @@ type deps struct {
 	cluster     *target.Cluster      // of all namespaces; nil when there is none
 	byNamespace *bynamespace.Targets // of namespaces that have their own; nil otherwise
 	targets     target.Resolver
+	targetUsers *targetUsers // of byNamespace
 	unserved    *unserved
 	namespaces  *namespaces.Namespaces
 	holds       *deletion.Holds

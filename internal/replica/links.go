@@ -35,6 +35,10 @@ func linkControllers(d *deps, c *controllers) error {
 		}
 		d.byNamespace.OnServerChange(c.serverChanged)
 	}
+	// A namespace is switched on, or off.
+	d.slots.switches.OnChange(c.classCache.NamespaceChanged)
+	d.slots.switches.OnChange(func(string) { c.classes.Opened() })
+	d.linkSwitches()
 	// Deletions are held, or not any more.
 	d.holds.OnChange(c.sets.HoldChanged)
 	d.holds.OnChange(c.remediation.HoldChanged)

@@ -9,25 +9,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// newNamespaceLeases wires the exclusion of namespaces that other managers serve. roots returns the
-// roots of a namespace that this replica has cached.
-func newNamespaceLeases(
-	d *deps, spread assignment.Spread, roots func(namespace string) []corev1.ObjectReference,
-) (*namespacelease.NamespaceLeases, error) {
-	byNamespace, err := assignment.NewSpread(spread.Count(), assignment.ByNamespace)
+// newNamespaceLeases wires the exclusion of namespaces that other managers serve.
+func newNamespaceLeases(d *deps, s *slots) (*namespacelease.NamespaceLeases, error) {
+	byNamespace, err := assignment.NewSpread(s.spread.Count(), assignment.ByNamespace)
 	if err != nil {
 		return nil, err
 	}
 	reporter := &namespacelease.Reporter{
-		Events: d.recorder(v1alpha1.EventSourceMachineDeployment), Holds: d.session.fence.Holds, Roots: roots, SlotOf: spread.Of,
+		Events: d.recorder(v1alpha1.EventSourceMachineDeployment), Holds: d.session.fence.Holds, Roots: s.roots, SlotOf: s.spread.Of,
 	}
 	return namespacelease.New(namespacelease.Config{
 		Client: d.control, Metadata: d.metadata, Namespace: d.o.Namespace, Fleet: FleetIdentity(d.o.Fleet.Namespace, d.o.Fleet.Name),
-		SlotOf:  func(namespace string) int { return byNamespace.Of(namespace, "") },
-		Gate:    fence.NewGate(d.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
+		SlotOf: func(namespace string) int { return byNamespace.Of(namespace, "") },
+		Gate: namespaceswitch.Guard(s.switches, fence.NewGate(d.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
+			func(key namespacelease.Key) string { return key.Namespace }),
 		Refused: reporter.Refused,
 		Clock:   clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	})

@@ -27,6 +27,10 @@ type Options struct {
 	// ConcurrentSyncs is how many objects of a kind are worked on at the same time in one namespace.
 	ConcurrentSyncs int
 
+	// DeploymentSwitch has the Deployment machine-controller-manager of each namespace switch it on
+	// and off: without the Deployment it is off.
+	DeploymentSwitch bool
+
 	// Targets is where the target clusters of namespaces are found, if there is none for all of them.
 	Targets TargetOptions
 

@@ -33,10 +33,13 @@ func (c *controllers) addOrphans(d *deps) (err error) {
 		Ledger:         types.NamespacedName{Namespace: fleet.Namespace, Name: fleet.Name + v1alpha1.LeaseSafety},
 		ControlCluster: d.identity.ID,
 		Served: func(ctx context.Context, namespace string) (bool, error) {
+			if !d.slots.switches.IsOn(namespace) {
+				return false, nil
+			}
 			return isServed(ctx, d.control, identity, namespace)
 		},
 		Held: d.holds.Held, Budget: d.budget, Deletions: d.deletions,
-		Gate: fence.NewLeaderGate[string](d.session.fence), Token: rand.Text,
+		Gate: d.leaderGate(), Token: rand.Text,
 		Period: safety.OrphanVMsPeriod, Quarantine: safety.OrphanVMsQuarantine, Limit: safety.MaxOrphanDeletions, DryRun: safety.DryRun,
 		Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	})
@@ -54,9 +57,9 @@ func (c *controllers) addOvershoot(d *deps) (err error) {
 	}
 	c.overshoot, err = overshoot.New(overshoot.Config{
 		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, Events: d.recorder(v1alpha1.EventSourceSafety),
-		Namespaces: d.slots.namespaces.Held, Serves: d.slots.namespaces.Holds, Most: rollout.Most,
+		Namespaces: d.slots.namespaces.Held, Serves: d.serves, Most: rollout.Most,
 		Limits: decide.Limits{Up: d.o.Safety.OvershootUp, Down: d.o.Safety.OvershootDown}, Period: d.o.Safety.OvershootPeriod,
-		Gate: fence.NewLeaderGate[string](d.session.fence), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
+		Gate: d.leaderGate(), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	})
 	if err != nil {
 		return err
@@ -71,7 +74,7 @@ func (c *controllers) addUnmanaged(d *deps) (err error) {
 		return nil
 	}
 	cfg := unmanaged.Config{
-		Control: d.metadata, Target: d.targetMetadata, Namespace: d.o.Namespace, Serves: d.slots.namespaces.Holds,
+		Control: d.metadata, Target: d.targetMetadata, Namespace: d.o.Namespace, Serves: d.serves,
 		Timeout: d.o.Machine.CreationTimeout, Period: d.o.Safety.OrphanVMsPeriod,
 		Gate: fence.NewLeaderGate[string](d.session.fence), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	}

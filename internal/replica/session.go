@@ -83,7 +83,7 @@ func newProtocol(d *deps, c *controllers) (*shardsession.Replica, error) {
 	}
 	return shardsession.New(shardsession.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: d.slots, Metrics: s.metrics,
-		Weigh: d.slots.weigh, Roots: d.slots.countRoots, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Unserved: d.unserved.note, UnservedSlot: d.unserved.noteSlot,
+		Weigh: d.slots.weigh, Roots: d.slots.countRoots, Unowned: d.reportUnowned(reporter), Unfit: reporter.ReportUnfit, Unserved: d.unserved.note, UnservedSlot: d.unserved.noteSlot,
 		Led: c.led, LeaderLease: d.holds.LeaderLease, Tracer: d.tracer,
 		Count: breakers.Report, Accounts: d.accounts.report, Heard: func(reported protocol.Reports) {
 			breakers.Receive(reported.Counts, reported.Holders)

@@ -17,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
@@ -35,6 +36,7 @@ type slots struct {
 	unlabeled  *slotlabel.Watch
 	labeler    *slotlabel.Labeler
 	namespaces *namespacelease.NamespaceLeases
+	switches   *namespaceswitch.Switches // nil without switches of namespaces
 
 	undecodable *undecodable
 
@@ -70,18 +72,22 @@ func newSlots(d *deps, spread assignment.Spread) (*slots, error) {
 	}
 	s.Set = slotcache.New(clock.RealClock{}, kinds...)
 	var err error
+	if s.switches, err = newSwitches(d, s); err != nil {
+		return nil, err
+	}
 	s.unlabeled, err = slotlabel.NewWatch(d.metadata, d.targetMetadata, d.o.Namespace, spread.Count())
 	if err != nil {
 		return nil, err
 	}
-	if s.namespaces, err = newNamespaceLeases(d, spread, s.roots); err != nil {
+	if s.namespaces, err = newNamespaceLeases(d, s); err != nil {
 		return nil, err
 	}
 	s.labeler, err = slotlabel.New(slotlabel.Config{
 		Control: d.metadata, Target: d.targetMetadata, Machines: api, Watch: s.unlabeled,
 		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
 		Served: s.namespaces.Served,
-		Gate:   fence.NewGate(d.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
+		Gate: namespaceswitch.Guard(s.switches, fence.NewGate(d.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
+			func(key slotlabel.Key) string { return key.Namespace }),
 		Holds:  d.session.fence.Holds,
 		Events: d.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	})
@@ -111,12 +117,13 @@ func reportLabeler[T interface {
 	})
 }
 
-// Open announces the objects of slots to the controllers, and reports the slots to the labeler and
-// to the exclusion of namespaces.
+// Open announces the objects of slots to the controllers, and reports the slots to the labeler, to
+// the exclusion of namespaces and to their switches.
 func (s *slots) Open(slots []int) {
 	s.Set.Open(slots)
 	s.labeler.Opened(slots)
 	s.namespaces.Opened(slots)
+	s.switches.Opened(slots)
 	call(s.opened)
 }
 
@@ -143,6 +150,9 @@ func (s *slots) Run(ctx context.Context) {
 		s.namespaces.Run(ctx) // also after ctx has ended: Run then shuts down its queue
 	})
 	running.Go(func() { _ = s.labeler.Run(ctx) }) // it ends when ctx does
+	if s.switches != nil {
+		running.Go(func() { s.switches.Run(ctx) })
+	}
 	running.Wait()
 }
 
@@ -188,7 +198,7 @@ func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 		}
 		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
-	return s.labeler.Admission().Gate(kind, inner)
+	return namespaceswitch.Guard(s.switches, s.labeler.Admission().Gate(kind, inner), inNamespace)
 }
 
 // weigh returns the weights of this replica's slots.
@@ -199,15 +209,24 @@ func (s *slots) weigh() map[int]int64 {
 // sharedGate returns a Gate for objects that several roots share: their own key decides their slot.
 // No key is admitted in a namespace that another manager serves.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
-	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		return s.spread.Of(key.Namespace, key.Name), !s.namespaces.KeptOut(key.Namespace)
 	})
+	guarded, switched := namespaceswitch.Guard(s.switches, inner, inNamespace).(*namespaceswitch.Gate[types.NamespacedName])
+	if !switched {
+		return inner
+	}
+	return struct {
+		runner.Grouper[types.NamespacedName]
+	}{guarded} // without Notify: it is the gate of several runners, which Opened fills
 }
+
+func inNamespace(key types.NamespacedName) string { return key.Namespace }
 
 // nodeGate returns a Gate that admits Nodes by their slot label, and those of a namespace's target
 // cluster by the namespace. A Node's machine may be deleted, so its namespace may be unknown.
 func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
-	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		if key.Namespace != "" { // of the target cluster of that namespace
 			return s.spread.Of(key.Namespace, ""), true
 		}
@@ -216,6 +235,13 @@ func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 			return 0, false
 		}
 		return policy.Read(node.Labels[v1alpha1.LabelSlot], s.spread.Count())
+	})
+	return namespaceswitch.Guard(s.switches, inner, func(key types.NamespacedName) string {
+		if node, known := s.nodes.Get(key); known && key.Namespace == "" {
+			machine, _ := v1alpha1.MachineOf(node)
+			return machine.Namespace
+		}
+		return key.Namespace
 	})
 }
 
@@ -227,7 +253,8 @@ func (s *slots) namespaceGate() runner.Gate[string] {
 
 // goneGate returns a Gate that admits deleted machines, by their last slot.
 func (s *slots) goneGate() runner.Gate[credentials.Gone] {
-	return fence.NewGate(s.fence, func(gone credentials.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
+	inner := fence.NewGate(s.fence, func(gone credentials.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
+	return namespaceswitch.Guard(s.switches, inner, func(gone credentials.Gone) string { return gone.Namespace })
 }
 
 // unlabeledNode reports whether the target cluster has a Node of that name that is in no slot.

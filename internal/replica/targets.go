@@ -66,12 +66,13 @@ func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread
 	if err != nil {
 		return nil, err
 	}
+	d.targetUsers = &targetUsers{targets: targets, isOn: func(namespace string) bool { return d.slots.switches.IsOn(namespace) }, machines: map[string]int{}, used: map[string]bool{}}
 	d.view.Machines.OnChange(func(before, after *v1alpha1.Machine) {
 		switch {
 		case before == nil:
-			targets.Use(after.Namespace)
+			d.targetUsers.count(after.Namespace, 1)
 		case after == nil:
-			targets.Leave(before.Namespace)
+			d.targetUsers.count(before.Namespace, -1)
 		}
 	})
 	return targets, nil

@@ -59,15 +59,7 @@ func TestTargetsByNamespace(t *testing.T) {
 		served, waiting := r.putRoot("a", "d", 2), r.putRoot("c", "e", 1)
 		r.start("fleet-0")
 		r.start("fleet-1")
-		running := func(root string) (n int) {
-			for _, m := range r.machinesOf(root) {
-				if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
-					n++
-				}
-			}
-			return n
-		}
-		r.until("2 machines run", func() bool { return running("d") == 2 })
+		r.until("2 machines run", func() bool { return r.runningOf("d") == 2 })
 		for _, o := range r.target.List("nodes") {
 			if node := typed[corev1.Node](r, o); node.Labels[v1alpha1.LabelSlot] != "" && node.Annotations[v1alpha1.AnnotationMachine] != "" {
 				t.Errorf("Node %s has the labels %v", node.Name, node.Labels)
@@ -82,7 +74,7 @@ func TestTargetsByNamespace(t *testing.T) {
 			t.Errorf("without a target cluster: got the condition %+v", valid)
 		}
 		r.putTarget("c", targettest.SecretOf("https://c.example", "t"))
-		r.until("the other machine runs", func() bool { return running("e") == 1 })
+		r.until("the other machine runs", func() bool { return r.runningOf("e") == 1 })
 		if r.ownerOf("a", "d") == r.ownerOf("c", "e") {
 			t.Fatal("both namespaces have the same owner")
 		}

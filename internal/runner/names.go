@@ -45,4 +45,7 @@ const (
 	SlotLabels Name = "slot-labels"
 	// NamespaceLeases: the Leases of Machine Controller Manager in the namespaces of the fleet.
 	NamespaceLeases Name = "namespace-leases"
+	// NamespaceSwitches: the status of the pods of the Deployments by which namespaces are switched on
+	// and off.
+	NamespaceSwitches Name = "namespace-switches"
 )

@@ -118,14 +118,21 @@ type Servers struct {
 	// UnservedSlot returns the last time in which the slot of an object had no holder, as an outage;
 	// nil means that there was none. slot is the value of its slot label.
 	UnservedSlot func(slot string) reach.Fact
+	// SwitchedOff returns the last time in which the namespace of an object was switched off, as an
+	// outage; nil means that there was none.
+	SwitchedOff func(namespace string) reach.Fact
 }
 
 // Of returns what is known of the API servers that decisions about an object depend on, as Under
-// does, and of the time in which no replica held its slot.
+// does, of the time in which no replica held its slot, and of that in which its namespace was
+// switched off.
 func (s Servers) Of(object metav1.Object, cluster *Cluster) reach.Fact {
 	all := s.Under(cluster)
 	if slot := object.GetLabels()[v1alpha1.LabelSlot]; s.UnservedSlot != nil && slot != "" {
 		all = reach.Both(all, s.UnservedSlot(slot))
+	}
+	if s.SwitchedOff != nil {
+		all = reach.Both(all, s.SwitchedOff(object.GetNamespace()))
 	}
 	return all
 }

@@ -24,6 +24,9 @@ func (f *Fence) Driver(d driver.Driver) driver.Driver {
 			return &driver.Error{Code: driver.Canceled, Op: c.Op, Err: f.refuse(what, owned, why)}
 		}
 		defer done()
+		if ctx.Err() != nil { // the driver need not look
+			return &driver.Error{Code: driver.Canceled, Op: c.Op, Err: context.Cause(ctx)}
+		}
 		late, answered := f.faultPoint.here(ctx, what, owned)
 		err := next(late)
 		answered()

@@ -31,6 +31,10 @@ func TestSweepsAreFenced(t *testing.T) {
 		_, err := d.DeleteResource(ctx, driver.DeleteResourceRequest{Resource: driver.Resource{Namespace: "n", Machine: "m"}})
 		return err
 	}
+	ended, end := context.WithCancel(leading)
+	if end(); !errors.Is(remove(ended), context.Canceled) || *calls != 0 {
+		t.Errorf("%d calls under a context that has ended", *calls)
+	}
 	for _, step := range []struct {
 		name    string
 		prepare func()

@@ -219,13 +219,20 @@ func (a *NamespaceLeases) Held() []string {
 // not listed yet. If no other does, there may be work without any root, such as the release of a
 // MachineClass.
 func (a *NamespaceLeases) KeptOut(namespace string) bool {
+	other, known := a.Other(namespace)
+	return other != "" || !known
+}
+
+// Other returns the manager that keeps the fleet out of a namespace, "" if there is none. It is not
+// known before the Leases are listed.
+func (a *NamespaceLeases) Other(namespace string) (other string, known bool) {
 	for _, informer := range a.informers {
 		if !informer.HasSynced() {
-			return true
+			return "", false
 		}
 	}
 	leases, _ := a.see(namespace)
-	return a.keptOut(leases).Other != ""
+	return a.keptOut(leases).Other, true
 }
 
 // keptOut returns a verdict with the holder that keeps the fleet out, and the minimum time; ""

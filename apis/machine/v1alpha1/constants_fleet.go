@@ -54,6 +54,16 @@ const (
 	AnnotationReported = FleetDomain + "reported"
 )
 
+// What the pods of the Deployment have by which a namespace is switched on and off.
+const (
+	// SchedulingGateNever keeps a pod from ever being bound to a Node. The fleet reports the status of
+	// pods that have it.
+	SchedulingGateNever = FleetDomain + "never"
+	// PodSwitchedOn is the type of a condition: its lastTransitionTime is when the namespace was
+	// switched on, and its lastProbeTime when it was switched off before.
+	PodSwitchedOn = FleetDomain + "switched-on"
+)
+
 // AnnotationMachine is the Machine that the Node is bound to. The Node gets it with its claim. It
 // is the Machine's only while the provider IDs of both are the same, too: a kubelet can write this
 // annotation.

@@ -22,6 +22,7 @@ var kinds = map[string]kind{
 	"machinesets":            {name: "MachineSet", hasStatus: true, counts: true},
 	"machines":               {name: "Machine", hasStatus: true, counts: true},
 	"machineclasses":         {name: "MachineClass", counts: true},
+	"deployments":            {name: "Deployment", hasStatus: true, counts: true},
 	"leases":                 {name: "Lease"},
 	"secrets":                {name: "Secret"},
 	"namespaces":             {name: "Namespace", hasStatus: true},
