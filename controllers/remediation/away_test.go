@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
@@ -114,6 +116,92 @@ func TestOtherTargetClustersGoOn(t *testing.T) {
 		b.wait(11 * time.Minute)
 		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-0"}) || len(b.deployment().Status.Conditions) > 0 {
 			t.Errorf("disruptions for %v, want s-0; conditions %+v", got, b.deployment().Status.Conditions)
+		}
+	})
+}
+
+// ofNamespaces are the target clusters of namespaces; those of others are not available.
+type ofNamespaces struct {
+	target.None
+
+	clusters *sync.Map // *target.Cluster by namespace
+}
+
+func (o ofNamespaces) For(namespace string) (*target.Cluster, error) {
+	is, _ := o.clusters.Load(namespace)
+	if cluster, known := is.(*target.Cluster); known {
+		return cluster, nil
+	}
+	return nil, &target.UnavailableError{Namespace: namespace}
+}
+
+// Zones of the same name, in clusters of several namespaces whose Nodes have the same names, are
+// counted apart: also those of clusters that are not available.
+func TestTargetClustersAreCountedApart(t *testing.T) {
+	d := deployment()
+	during(t, []runtime.Object{d}, func(b *bench) {
+		clusters := ofNamespaces{clusters: &sync.Map{}}
+		b.tree.targets, b.deployments.cfg.Targets = clusters, clusters
+		want := disruption.Counts{}
+		put := func(namespace string, phase v1alpha1.MachinePhase, available bool, count disruption.Count) {
+			cluster, c, s := target.New(nil), class(), set("s", d, 6)
+			cluster.Name, c.Namespace, s.Namespace = namespace, namespace, namespace
+			b.feed(c)
+			b.feed(s)
+			if available {
+				clusters.clusters.Store(namespace, cluster)
+			}
+			for i := range 6 {
+				m := machine(s, i, phase, time.Now().Add(-time.Hour))
+				m.Namespace = namespace
+				cluster.Nodes.Apply(nodeOf(m), false)
+				b.feed(m)
+			}
+			want.Add(disruption.Scope{Target: namespace, Zone: "z1"}, namespace, count)
+		}
+		put("dark", v1alpha1.MachineUnknown, true, disruption.Count{NotReady: 6})
+		put("well", v1alpha1.MachineRunning, true, disruption.Count{Ready: 6})
+		put("also-well", v1alpha1.MachineRunning, true, disruption.Count{Ready: 6})
+		put("away", v1alpha1.MachineUnknown, false, disruption.Count{NotReady: 6})
+		put("away-too", v1alpha1.MachineUnknown, false, disruption.Count{NotReady: 6})
+		if diff := cmp.Diff(disruption.Own{0: want}, b.breakers.own(1)); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
+		}
+		b.Breakers().Receive(nil, []string{"r"})
+		b.wait(2 * time.Second)
+		open := map[string]bool{}
+		for _, of := range b.Breakers().Snapshots().Of {
+			for scope := range of.Open {
+				open[scope.Target] = true
+			}
+		}
+		if diff := cmp.Diff(map[string]bool{"dark": true, "away": true, "away-too": true}, open); diff != "" {
+			t.Errorf("clusters with open circuit breakers (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A root whose target cluster is not available waits, and has a pass when the cluster is back.
+func TestRootWaitsForItsTargetCluster(t *testing.T) {
+	d := deployment()
+	s := set("s", d, 1)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		clusters := ofNamespaces{clusters: &sync.Map{}}
+		b.tree.targets, b.deployments.cfg.Targets = clusters, clusters
+		for _, obj := range []any{class(), d, s} {
+			b.feed(obj)
+		}
+		b.join(machine(s, 0, v1alpha1.MachineUnknown, time.Now()))
+		b.Breakers().Receive(nil, []string{"r"})
+		b.wait(time.Hour + time.Second)
+		if got := disruptions(t, b.deployment()); len(got) > 0 {
+			t.Errorf("disruptions for %v without a target cluster", got)
+		}
+		clusters.clusters.Store("n", b.cluster)
+		b.TargetChanged("n")
+		b.wait(time.Second)
+		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-0"}) {
+			t.Errorf("disruptions for %v when the cluster is back, want s-0", got)
 		}
 	})
 }

@@ -107,6 +107,14 @@ func (c *Controller) ServerChanged(of *target.Cluster) {
 	}
 }
 
+// TargetChanged enqueues the roots of a namespace whose target cluster is available, or not any
+// more: then none of its machines counts as Ready.
+func (c *Controller) TargetChanged(namespace string) {
+	c.breakers.recount()
+	c.deployments.enqueueIn(namespace)
+	c.sets.enqueueIn(namespace)
+}
+
 // Breakers returns the circuit breakers of this process.
 func (c *Controller) Breakers() *Breakers { return c.breakers }
 

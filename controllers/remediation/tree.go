@@ -35,8 +35,11 @@ func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member
 // class.
 func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
 	scope := disruption.Scope{}
-	cluster, _ := t.targets.For(m.Namespace) // nil with an error
-	if cluster != nil {
+	cluster, err := t.targets.For(m.Namespace)
+	switch {
+	case err != nil:
+		scope.Target = m.Namespace // only a cluster of one namespace is not available
+	case cluster != nil:
 		scope.Target = cluster.Name
 	}
 	if node, known := t.nodeOf(m); known {
