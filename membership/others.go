@@ -17,7 +17,7 @@ type Peer struct {
 	Replica, Session string
 	// Leaving: the session hands its slots over, or has done so.
 	Leaving bool
-	// Capacity is how much the replica wants to hold in relation to others, 1 if it is not reported.
+	// Capacity is how much the replica should hold in relation to others, 1 if it is not reported.
 	Capacity float64
 	// Weights, Confirmed, Counts and Accounts are the values of the annotations of these names.
 	Weights, Confirmed, Counts, Accounts string

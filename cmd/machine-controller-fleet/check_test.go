@@ -78,9 +78,9 @@ func TestCheckFleet(t *testing.T) {
 	}
 }
 
-// TestCheckFleetTimeoutTooShortSaysSo: with a time-out that is shorter than the time between two
-// lists nothing is known.
-func TestCheckFleetTimeoutTooShortSaysSo(t *testing.T) {
+// TestCheckFleetReportsATimeoutThatIsTooShort: with a time-out that is shorter than the time
+// between two lists nothing is known.
+func TestCheckFleetReportsATimeoutThatIsTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := checkedFleet(time.Now(), time.Now().Add(time.Hour), 0).Core()
 		err := checkFleet(t.Context(), checkOptions{fleet: "f", namespace: "leases", slots: 2, timeout: time.Second}, client, clock.RealClock{}, &strings.Builder{})

@@ -18,7 +18,7 @@ func declareFleet(g *flags.Group, o *replica.FleetOptions, replica *string) {
 	g.String(&o.Namespace, "fleet-namespace", o.Namespace, "namespace of the control cluster with the fleet's Leases; empty means $POD_NAMESPACE, and if there is none "+defaultFleetNamespace)
 	g.Int(&o.Slots, "slots", o.Slots, "number of slots that the work is divided into; fixed when the fleet is installed")
 	g.String(&o.ShardBy, "shard-by", "", "what stays together in one slot: deployment or namespace; empty means deployment, and namespace with --target=namespace; fixed when the fleet is installed")
-	g.Float(&o.Capacity, "capacity", o.Capacity, "how much this replica wants to hold, in relation to the others")
+	g.Float(&o.Capacity, "capacity", o.Capacity, "how much this replica should hold, in relation to the others")
 	g.String(&o.PodUID, "pod-uid", o.PodUID, "UID of the pod that this runs in; with --state-dir it lets a restarted process take its slots back at once")
 	g.String(&o.StateDir, "state-dir", o.StateDir, "folder in the pod's own volume, for a file lock that proves the end of an earlier process of the pod; empty means none")
 	g.Duration(&o.Durations.RenewEvery, "lease-renew-interval", o.Durations.RenewEvery, "time between two renewals of the session Lease; the same in the whole fleet, as the next three")

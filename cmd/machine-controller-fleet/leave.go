@@ -91,7 +91,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 		return err
 	}
 	report, err := handback.Leave(ctx, cfg)
-	fmt.Fprintf(out, "Cleaned %d objects, gave up %d Leases.\n", report.Objects, report.Leases)
+	fmt.Fprintf(out, "Cleaned %d objects, released %d Leases.\n", report.Objects, report.Leases)
 	return err
 }
 

@@ -68,7 +68,8 @@ func mcmFlags() []mcmFlag {
 	}
 }
 
-// reportOfIgnored is what is logged when a flag is set that has no meaning, with the reason.
+// reportOfIgnored is the message that is logged when a flag is set that has no meaning, with the
+// reason.
 var reportOfIgnored = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
 
 func TestFlagsOfMCMAreAccepted(t *testing.T) {

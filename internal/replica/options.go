@@ -125,7 +125,7 @@ type FleetOptions struct {
 	// stops all work whose name contains it from the start on; "" stops none.
 	DebugHooks      bool
 	DebugFaultPoint string
-	// Capacity is how much this replica wants to hold, in relation to the others; more than 0.
+	// Capacity is how much this replica should hold, in relation to the others; more than 0.
 	Capacity float64
 	// Slots is how many slots the work is divided into, at most assignment.MaxSlots. ShardBy states
 	// which objects are in one slot: it is the text of an assignment.ShardBy. Both are the same in all

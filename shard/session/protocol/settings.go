@@ -30,7 +30,7 @@ type Settings struct {
 	PodUID string
 	// Exclusive is true if the process holds the exclusive file lock in the pod's own volume.
 	Exclusive bool
-	// Capacity is how much the replica wants to hold in relation to others. Default 1.
+	// Capacity is how much the replica should hold in relation to others. Default 1.
 	Capacity float64
 	// Slots is the number of slots.
 	Slots int
