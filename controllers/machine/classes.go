@@ -62,8 +62,8 @@ func (c *classes) note(p *pass, class *v1alpha1.MachineClass) {
 	p.driver, p.world.Class.ProviderError = c.drivers.Get(class.Provider)
 }
 
-// find reads the class past the cache: the cache begins to show the classes of a namespace only
-// when it shows its machines, and may not have this one yet.
+// find reads the class from the API server: the cache begins to show the classes of a namespace
+// only when it shows its machines, and may not have this one yet.
 func (c *classes) find(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if !v1alpha1.MayExist(classKey(m)) {

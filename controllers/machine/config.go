@@ -36,7 +36,7 @@ type Config struct {
 	// View has the objects of the control cluster that this process reconciles.
 	View    *objectcache.View
 	Targets target.Resolver
-	// Servers are what this process knows of API servers. DrainConfirm is how long requests for a
+	// Servers contains what this process knows of API servers. DrainConfirm is how long requests for a
 	// drain have to fail before a drain whose time is over is given up, so that an outage is detected
 	// before; 0 where no server is checked.
 	Servers      target.Servers

@@ -39,7 +39,7 @@ type drains struct {
 
 func newDrains(cfg Config, memory *machineMemory, nodes *nodes, wake func(types.NamespacedName)) (*drains, error) {
 	d, err := drainer.New(drainer.Config{
-		Clock: cfg.Clock, Settings: cfg.Limits.Drain, Patience: patience, Confirm: cfg.DrainConfirm,
+		Clock: cfg.Clock, Settings: cfg.Limits.Drain, ReportAfter: reportAfter, Confirm: cfg.DrainConfirm,
 		Backoff: func(before time.Duration, code driver.Code, requested time.Duration) (step, wait time.Duration) {
 			return lifecycle.NextWait(before, code, requested, cfg.Limits)
 		},
@@ -138,7 +138,7 @@ func (s *drains) continueDrain(ctx context.Context, p *pass, d *drainer.Drain, o
 }
 
 // setTerminating sets the condition NodeTerminating on the Node, with the reason for the deletion
-// of its machine. Before that, in a step of its own, it cordons the Node. It lists the pods for the
+// of its machine. Before that, in a separate step, it cordons the Node. It lists the pods for the
 // drain of this pass; if the Node is empty, the same write removes our finalizer. If the list
 // fails, the condition is set all the same, and the drain reports the error if it persists.
 func (s *drains) setTerminating(ctx context.Context, p *pass) error {
@@ -172,12 +172,12 @@ func (s *drains) setTerminating(ctx context.Context, p *pass) error {
 	return err
 }
 
-// patience is how long requests to an API server may fail before the machine's status reports the
-// error.
-const patience = 5 * time.Second
+// reportAfter is how long requests to an API server may fail before the machine's status reports
+// the error.
+const reportAfter = 5 * time.Second
 
 // unanswered records an error of the target cluster as a fact about the drain of a machine that is
-// being deleted: after patience, the machine's status reports the error; after the time for the
+// being deleted: after reportAfter, the machine's status reports the error; after the time for the
 // drain, the drain is given up. Errors: those that are not recorded.
 func (s *drains) unanswered(ctx context.Context, p *pass, err error) error {
 	m := p.world.Machine

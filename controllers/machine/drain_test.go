@@ -129,7 +129,7 @@ func TestUnreachableTargetIsReported(t *testing.T) {
 	if err := drainNow(); err == nil {
 		t.Errorf("at first: report %+v, want an error", p.world.Drain)
 	}
-	wall.Step(patience)
+	wall.Step(reportAfter)
 	if err := drainNow(); err != nil || !p.world.Drain.IsStuck || !strings.Contains(p.world.Drain.Text, "no route to host") || p.world.Drain.Wake == 0 {
 		t.Errorf("after a while: report %+v, error %v", p.world.Drain, err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
-// ending is what this process knows of a VM that the cloud is deleting. A process without that
-// knowledge calls the driver once more.
+// ending contains what this process knows of a VM that the cloud is deleting. A process without
+// that knowledge calls the driver once more.
 type ending struct {
 	since, asked time.Time
 	adopting     bool // the VM has no UID of a machine, and counts as this machine's

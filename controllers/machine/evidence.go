@@ -21,8 +21,8 @@ const evidenceTimeout = 10 * time.Second
 // evidenceRetry is after what time the cloud may be asked again, when it has not answered.
 const evidenceRetry = time.Minute
 
-// evidence is what the cloud has reported of the VM of a machine, which was unhealthy since a time.
-// The zero value means that the cloud was not asked.
+// evidence contains what the cloud has reported of the VM of a machine, which was unhealthy since a
+// time. The zero value means that the cloud was not asked.
 type evidence struct {
 	since time.Time
 	text  string

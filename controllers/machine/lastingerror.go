@@ -24,7 +24,7 @@ type lastingError struct {
 }
 
 // reportError returns an error of an API server, so that the pass ends with it and is retried. If
-// errors have lasted for patience, it reports the error in the machine's status first.
+// errors have lasted for reportAfter, it reports the error in the machine's status first.
 func (w *writer) reportError(ctx context.Context, p *pass, err error) error {
 	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err) {
 		return err
@@ -37,7 +37,7 @@ func (w *writer) reportError(ctx context.Context, p *pass, err error) error {
 		}
 		t = is.lastingError
 	})
-	if now.Sub(t.since) < patience || now.Sub(t.reported) < reportPause {
+	if now.Sub(t.since) < reportAfter || now.Sub(t.reported) < reportPause {
 		return err
 	}
 	w.outages.observe(p)

@@ -94,7 +94,7 @@ func TestRefusedWritesAreReported(t *testing.T) {
 				mend := tc.refuse(b)
 				reported := len(b.reported.List())
 				tc.then(b)
-				b.pass(bootTime + 3*patience)
+				b.pass(bootTime + 3*reportAfter)
 				m := b.get()
 				if last := m.Status.LastOperation; last.Type != tc.op || last.State != tc.state || last.ErrorCode != tc.code.String() || m.Status.CurrentStatus.Phase != tc.phase {
 					t.Errorf("it is %s with %+v, want %s with %s %s %s", m.Status.CurrentStatus.Phase, last, tc.phase, tc.op, tc.state, tc.code)
@@ -128,7 +128,7 @@ func TestShortOutageOfAnAPIServerIsNotReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		mend := refuses(b.target, "create secrets", errors.New("no route to host"))
 		b.create()
-		b.pass(patience / 2)
+		b.pass(reportAfter / 2)
 		mend()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		want := []string{"Normal " + v1alpha1.EventCreated, "Normal " + v1alpha1.EventJoined}

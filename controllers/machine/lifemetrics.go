@@ -70,7 +70,7 @@ func (l *lifeMetrics) provider(class *v1alpha1.MachineClass) string {
 	return class.Provider
 }
 
-// timing is what this process has measured of a machine and no object has the time of.
+// timing contains what this process has measured of a machine and no object has the time of.
 type timing struct {
 	hasCreated                 bool          // createCall is known
 	createCall, initializeCall time.Duration // of the driver, those that succeeded last

@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
-// remembered is what this process remembers of one machine. Each field may be lost at any time,
-// which costs a request; its zero value means unknown.
+// remembered contains what this process has recorded of one machine. Each field may be lost at any
+// time, which costs a request; its zero value means unknown.
 type remembered struct {
 	lastingError lastingError // the errors of API servers that keep the machine from its next step
 	ending       ending       // its VM, which the cloud is deleting
@@ -67,7 +67,7 @@ func (m *memory[K, E]) forget(key K) {
 	delete(m.entries, key)
 }
 
-// machineMemory is what this process remembers of machines, by their UID.
+// machineMemory contains what this process has recorded of machines, by their UID.
 type machineMemory struct{ *memory[types.UID, remembered] }
 
 func newMachineMemory() *machineMemory {

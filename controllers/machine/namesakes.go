@@ -25,7 +25,7 @@ const listsBeforeCensus = 20
 // creation only after a restore of etcd.
 const censusKept = 30 * time.Second
 
-// census is what a list of all Machines has shown of their names.
+// census contains what a list of all Machines has shown of their names.
 type census struct {
 	begun  time.Time
 	newest metav1.Time         // creation of the youngest Machine

@@ -44,7 +44,7 @@ func newNodes(cfg Config, own clock.PassiveClock, remembered *machineMemory) *no
 	}
 }
 
-// find reads the Node past the cache: by its name, or by its machine if no name is known.
+// find reads the Node from the API server: by its name, or by its machine if no name is known.
 func (n *nodes) find(ctx context.Context, p *pass) error {
 	name := cmp.Or(lifecycle.NodeName(p.world.Machine), p.world.VM.NodeName)
 	if name == "" {

@@ -95,7 +95,7 @@ func TestTokenThatCannotBeDeletedDelaysNothing(t *testing.T) {
 				tc.begin(b)
 				mend := b.cutTarget()
 				b.delete()
-				b.pass(2 * patience)
+				b.pass(2 * reportAfter)
 				if m := b.get(); m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating ||
 					m.Status.LastOperation.State != v1alpha1.MachineStateFailed || !strings.Contains(m.Status.LastOperation.Description, "no route to host") {
 					t.Errorf("after some seconds it reports nothing: %+v", m.Status)

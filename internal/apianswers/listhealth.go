@@ -33,12 +33,14 @@ type listing struct {
 	took time.Duration
 }
 
-// mostPatience limits how long a list may hang because the one before was slow.
-const mostPatience = 4 * time.Minute
+// mostTolerance limits how long a list may hang because the one before was slow.
+const mostTolerance = 4 * time.Minute
 
-// Patience returns for how long a list may not be answered before that is a fault: where the last
+// Tolerance returns for how long a list may not be answered before that is a fault: where the last
 // one that was answered was slow, for twice as long as that one took.
-func Patience(after, took time.Duration) time.Duration { return max(after, min(2*took, mostPatience)) }
+func Tolerance(after, took time.Duration) time.Duration {
+	return max(after, min(2*took, mostTolerance))
+}
 
 // NewListHealth returns a ListHealth of lists of these resources, of which nothing is broken.
 func NewListHealth(c clock.PassiveClock, resources ...string) *ListHealth {
@@ -50,15 +52,15 @@ func NewListHealth(c clock.PassiveClock, resources ...string) *ListHealth {
 }
 
 // Broken returns a resource whose lists are not answered: several have failed, for that long and
-// recently, or one has hung for its Patience. ok is false if there is none.
+// recently, or one has hung for its Tolerance. ok is false if there is none.
 func (h *ListHealth) Broken(after time.Duration) (resource string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.clock.Now()
 	var broken []string
 	for name, l := range h.kinds {
-		patience := Patience(after, l.took)
-		hangs := slices.ContainsFunc(l.begun, func(begun *time.Time) bool { return now.Sub(*begun) >= patience })
+		tolerance := Tolerance(after, l.took)
+		hangs := slices.ContainsFunc(l.begun, func(begun *time.Time) bool { return now.Sub(*begun) >= tolerance })
 		fails := l.failed > 1 && now.Sub(l.since) >= after && now.Sub(l.last) < 2*after
 		if hangs || fails {
 			broken = append(broken, name)

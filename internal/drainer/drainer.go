@@ -19,8 +19,8 @@ import (
 type Config struct {
 	Clock    clock.WithDelayedExecution
 	Settings drain.Settings
-	// Patience is how long requests to a target cluster may fail before a drain reports the error.
-	Patience time.Duration
+	// ReportAfter is how long requests to a target cluster may fail before a drain reports the error.
+	ReportAfter time.Duration
 	// Confirm is how long requests to a target cluster have to fail before a drain whose time is over
 	// is given up; by then its API server is known to be away if it is.
 	Confirm time.Duration
@@ -31,7 +31,7 @@ type Config struct {
 }
 
 // Validate returns an error that names the required fields that are not set.
-func (c Config) Validate() error { return required.Fields(c, "Settings", "Patience", "Confirm") }
+func (c Config) Validate() error { return required.Fields(c, "Settings", "ReportAfter", "Confirm") }
 
 // Drainer has the drains of this process. Its content may be lost at any time; a drain then
 // continues with what the target cluster shows. Create it with New; it is safe for concurrent use.
@@ -196,7 +196,7 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 		d.end(report.State)
 		d.of.detaches.forget(d.errand)
 		return report, true
-	case failing < d.of.cfg.Patience:
+	case failing < d.of.cfg.ReportAfter:
 		return drain.Report{}, false
 	}
 	klog.FromContext(ctx).V(1).Info("Failed to drain Node; retrying", "node", node, "err", err)

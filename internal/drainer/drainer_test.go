@@ -36,7 +36,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func newDrainer(t *testing.T) *Drainer {
 	t.Helper()
 	d, err := New(Config{
-		Clock: clocktesting.NewFakeClock(now), Patience: 5 * time.Second,
+		Clock: clocktesting.NewFakeClock(now), ReportAfter: 5 * time.Second,
 		Settings: drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4},
 		Backoff: func(time.Duration, driver.Code, time.Duration) (time.Duration, time.Duration) {
 			return time.Second, time.Second

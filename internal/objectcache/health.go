@@ -49,12 +49,12 @@ func (h *Health) Broken() (since time.Time, err error, ok bool) {
 	return since, err, ok
 }
 
-// Patience returns for how long a watch may not deliver before that is a fault: where lists are
+// Tolerance returns for how long a watch may not deliver before that is a fault: where lists are
 // slow, for longer.
-func (h *Health) Patience(after time.Duration) time.Duration {
+func (h *Health) Tolerance(after time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return apianswers.Patience(after, h.took)
+	return apianswers.Tolerance(after, h.took)
 }
 
 // list calls a list, and records how long it took if it was answered, or its error.

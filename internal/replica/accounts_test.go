@@ -75,10 +75,10 @@ func (t *trial) accountReports() map[string]member.Accounts {
 	return all
 }
 
-// TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers: the driver's process is gone, or
+// TestMachinesMoveFromAReplicaThatItsCloudDoesNotAnswer: the driver's process is gone, or
 // hangs. The machines of that replica are served by others, it gets no further ones, and it serves
 // again when its driver does.
-func TestCloudThatDoesNotAnswerOneReplicaMachinesAreServedByOthers(t *testing.T) {
+func TestMachinesMoveFromAReplicaThatItsCloudDoesNotAnswer(t *testing.T) {
 	for name, refuses := range map[string]bool{"its driver hangs": false, "its driver is gone": true} {
 		t.Run(name, func(t *testing.T) {
 			clouded(t, func(r *trial) {

@@ -20,7 +20,7 @@ import (
 // there is none is an answer.
 const checkedName = "machine-controller-fleet-check"
 
-// checks are what checks of API servers need.
+// checks contains what checks of API servers need.
 type checks struct {
 	settings reach.Settings
 	// namespace of the Machine that is read in the control cluster: one that this process may read.

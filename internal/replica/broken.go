@@ -64,7 +64,7 @@ func (w *watched) Broken() map[string]string {
 // brokenOf returns what a cluster has not delivered for that long; "" if there is nothing.
 func (w *watched) brokenOf(cluster string) string {
 	for _, kind := range w.kinds {
-		if since, _, broken := kind.health.Broken(); kind.cluster == cluster && broken && w.clock.Since(since) >= kind.health.Patience(w.after) {
+		if since, _, broken := kind.health.Broken(); kind.cluster == cluster && broken && w.clock.Since(since) >= kind.health.Tolerance(w.after) {
 			return "the " + cluster + " cluster does not deliver " + kind.name
 		}
 	}

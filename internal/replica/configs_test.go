@@ -37,8 +37,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
 )
 
-// What is made of a configuration without its required fields is an error that names them, and no
-// panic, then or later.
+// What is created from a configuration without its required fields is an error that names them, and
+// no panic, then or later.
 func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 	for config, c := range map[string]struct {
 		err  error

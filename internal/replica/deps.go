@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// deps are what the controllers of a replica are wired from. All of it exists before the first
+// deps contains what the controllers of a replica are wired from. All of it exists before the first
 // controller; nothing is set later.
 type deps struct {
 	clients

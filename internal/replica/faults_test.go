@@ -286,7 +286,7 @@ func (t *trial) changeSome() {
 			t.deleteRoot(r)
 		}
 	case n == 3:
-		t.remake(t.roots[names[t.random.IntN(len(names))]], t.random.IntN(2) == 0)
+		t.deleteToRecreate(t.roots[names[t.random.IntN(len(names))]], t.random.IntN(2) == 0)
 	case n == 4:
 		t.deleteSet(t.roots[names[t.random.IntN(len(names))]])
 	case n == 2:

@@ -45,9 +45,9 @@ func (f *Replica) Ready(ctx context.Context) zpages.Report {
 }
 
 // readiness decides on /readyz: the session may act, and what it needs of the control cluster is
-// there. control is what that cluster does not deliver; "" for nothing. Target clusters and clouds
-// do not count: the other work continues while one of them is away, and a rolling update of the
-// fleet, which waits for each replica to be ready, must not stop for it.
+// there. control names what that cluster does not deliver; "" for nothing. Target clusters and
+// clouds do not count: the other work continues while one of them is away, and a rolling update of
+// the fleet, which waits for each replica to be ready, must not stop for it.
 func readiness(health shardsession.Health, loop error, control string) zpages.Report {
 	checks := []zpages.Check{{Name: checkPing}, {Name: checkLoop, Err: loop}}
 	if loop != nil {

@@ -29,7 +29,7 @@ type Kubeconfigs struct {
 	// Control and Target are files. Control may be empty, which means Target, or InCluster; Target may
 	// be empty, which means the cluster that the process runs in, or NoTarget.
 	Control, Target string
-	// QPS is how many requests a second are made to each API server; 0 leaves the pace to the server.
+	// QPS is how many requests a second are sent to each API server; 0 leaves the pace to the server.
 	// Burst is how many may be sent at once beyond that.
 	QPS   float64
 	Burst int

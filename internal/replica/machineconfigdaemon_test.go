@@ -35,7 +35,7 @@ type daemons struct {
 	on    map[string]*daemon // by Node
 }
 
-// daemon is what the machine config daemon of one Node has on its disk.
+// daemon is the disk of the machine config daemon of one Node.
 type daemon struct {
 	current, applying string
 	since             time.Time

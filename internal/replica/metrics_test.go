@@ -33,7 +33,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
 )
 
-// metric is what a metric is.
+// metric describes a metric.
 type metric struct {
 	kind   string // "" when it is not known
 	labels []string
@@ -305,7 +305,7 @@ func sendAll(t *testing.T) {
 	clientmetrics.RequestRetry.IncrementRetry(t.Context(), "429", "GET", "control")
 }
 
-// notMCM is what a line of the list of Machine Controller Manager's metrics says of one that a
+// notMCM is the remark in a line of the list of Machine Controller Manager's metrics for one that a
 // replica does not serve, before the reason.
 const notMCM = "not served: "
 

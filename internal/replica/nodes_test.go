@@ -68,7 +68,8 @@ type notReady struct {
 	failed map[types.UID]bool // machines that have failed
 }
 
-// machineHealth is what a Machine reports of its health. Others of its fields need not decode.
+// machineHealth contains what a Machine reports of its health. Others of its fields need not
+// decode.
 type machineHealth struct {
 	metav1.ObjectMeta `json:"metadata"`
 

@@ -121,8 +121,8 @@ func (t *trial) called(ctx context.Context, p *process, op driver.Op, of driver.
 	}
 }
 
-// makes checks a VM that is about to be created, with the cloud's lock held.
-func (t *trial) makes(v *fakecloud.Resource) {
+// checks a VM that is about to be created, with the cloud's lock held.
+func (t *trial) checkCreate(v *fakecloud.Resource) {
 	v.Boots = time.Now().Add(bootTime)
 	stored := t.control.Get("machines", v.Namespace, v.Machine)
 	if stored == nil || stored.GetUID() != v.MachineUID || stored.GetDeletionTimestamp() != nil {

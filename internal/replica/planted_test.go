@@ -120,7 +120,7 @@ func (c *careless) GetMachineStatus(ctx context.Context, req driver.GetMachineSt
 	return c.Driver.GetMachineStatus(ctx, req)
 }
 
-// Secrets that are planted. Bootstrap tokens, which the fleet makes, are added.
+// Secrets that are planted. Bootstrap tokens, which the fleet creates, are added.
 const (
 	plantedUserData    = "planted+user/data=7d4f1c"
 	plantedCredentials = "planted+credentials/of=secretRef-93b1"

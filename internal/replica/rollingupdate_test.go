@@ -11,11 +11,11 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestRollingUpdateWhenOwnerEndsNextOwnerContinues rolls three machines, and ends the owner of
+// TestNextOwnerContinuesARollingUpdate rolls three machines, and ends the owner of
 // their slot while the first new machine is being created. There are never more than four machines,
 // and never fewer than three that run. One replica alone exports the metrics of the
 // MachineDeployment, and none does when it is deleted.
-func TestRollingUpdateWhenOwnerEndsNextOwnerContinues(t *testing.T) {
+func TestNextOwnerContinuesARollingUpdate(t *testing.T) {
 	o := replicaOptions()
 	for name, end := range map[string]func(*process){"killed": (*process).crash, "leaves": (*process).quit} {
 		t.Run(name, func(t *testing.T) {

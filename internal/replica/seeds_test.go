@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// patience is how long it may take, once nothing changes any more, until every root is served: a
+	// limit is how long it may take, once nothing changes any more, until every root is served: a
 	// process that cannot stop what is in flight ends after 45 s, a slot waits 15 s in quarantine and
 	// 15 s for a dead session, an orphan or a mislabeled object is looked at again after a minute, and
 	// each of these may follow another.
-	patience = 5 * time.Minute
+	limit = 5 * time.Minute
 	// silence is for how long a root may be unserved at rest before a metric, or readiness, has to
 	// report it.
 	silence = 100 * time.Second
@@ -167,7 +167,7 @@ func (t *trial) converge() {
 	}
 	changed, looked := time.Now(), time.Now()
 	missing, rests := "", 0
-	served := t.run(patience, func() bool {
+	served := t.run(limit, func() bool {
 		if missing = t.missing(); missing == "" {
 			rests++
 			return rests > 8
@@ -182,7 +182,7 @@ func (t *trial) converge() {
 		return false
 	})
 	if !served && t.fine() {
-		t.fail("%s after the last change: %s [%s]", patience, missing, t.health())
+		t.fail("%s after the last change: %s [%s]", limit, missing, t.health())
 	}
 	t.logf("rests %s after the last change", time.Since(changed))
 }
@@ -272,7 +272,7 @@ func (t *trial) changeAtRest(waiting []*root) *root {
 	}
 	switch t.random.IntN(8) {
 	case 0, 1:
-		return t.remakeAtRest(r)
+		return t.recreateAtRest(r)
 	case 2:
 		return t.sickenAtRest(r)
 	}
@@ -368,7 +368,7 @@ func (t *trial) storeUndecodable() {
 // emptyNamespace deletes the roots of a namespace, and with them the Leases.
 func (t *trial) emptyNamespace() {
 	t.heal()
-	t.run(patience, func() bool { return !slices.ContainsFunc(t.sortedRoots(), func(r *root) bool { return r.away }) })
+	t.run(limit, func() bool { return !slices.ContainsFunc(t.sortedRoots(), func(r *root) bool { return r.away }) })
 	for _, name := range slices.Sorted(maps.Keys(t.roots)) {
 		if r := t.roots[name]; r.namespace == "b" {
 			t.deleteRoot(r)
@@ -384,8 +384,8 @@ func (t *trial) emptyNamespace() {
 		}
 		return true
 	}
-	if !t.run(patience, gone) {
-		t.fail("namespace b is not empty after %s", patience)
+	if !t.run(limit, gone) {
+		t.fail("namespace b is not empty after %s", limit)
 		return
 	}
 	if t.random.IntN(4) == 0 { // the fleet releases them by itself

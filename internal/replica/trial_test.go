@@ -94,7 +94,7 @@ func newTrial(t *testing.T, o Options, seed uint64, story *strings.Builder) *tri
 	if story != nil {
 		r.logger = newLogger(r)
 	}
-	r.cloud = &fakecloud.Cloud{Clock: time.Now, IDs: "sim:///i-", Stops: stopTime, Created: r.makes, Ends: r.ends}
+	r.cloud = &fakecloud.Cloud{Clock: time.Now, IDs: "sim:///i-", Stops: stopTime, Created: r.checkCreate, Ends: r.ends}
 	r.oracle = newOracle(r)
 	return r
 }
@@ -287,7 +287,7 @@ type root struct {
 
 func (r *root) key() string { return r.namespace + "/" + r.name }
 
-// putRoot makes or changes a MachineDeployment.
+// putRoot creates or changes a MachineDeployment.
 func (t *trial) putRoot(namespace, name string, replicas int) *root {
 	r := &root{namespace: namespace, name: name, replicas: replicas, changed: time.Now()}
 	if old := t.roots[r.key()]; old != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// remake has a user delete a MachineDeployment, as kubectl delete --cascade=orphan does or with all
-// that it has, and create it again when it is gone.
-func (t *trial) remake(r *root, orphans bool) {
+// deleteToRecreate has a user delete a MachineDeployment, as kubectl delete --cascade=orphan does
+// or with all that it has, and create it again when it is gone.
+func (t *trial) deleteToRecreate(r *root, orphans bool) {
 	t.logf("a user deletes %s, which orphans its MachineSets: %t, and creates it again", r.key(), orphans)
 	r.away, r.changed = true, time.Now()
 	t.deleteAs("machinedeployments", r.namespace, r.name, orphans)
@@ -92,9 +92,9 @@ func (t *trial) deleteSet(r *root) {
 	}
 }
 
-// remakeAtRest has a root or its MachineSet deleted and created again. With the policy that
+// recreateAtRest has a root or its MachineSet deleted and created again. With the policy that
 // orphans, the machines have to stay.
-func (t *trial) remakeAtRest(r *root) *root {
+func (t *trial) recreateAtRest(r *root) *root {
 	set := t.setOf(r)
 	if set == nil || r.away {
 		return nil
@@ -109,7 +109,7 @@ func (t *trial) remakeAtRest(r *root) *root {
 	}
 	if t.random.IntN(2) == 0 {
 		r.ends = append(r.ends, t.uidsOf(r, "machinedeployments")...)
-		t.remake(r, orphans)
+		t.deleteToRecreate(r, orphans)
 		return r
 	}
 	r.ends = append(r.ends, string(set.GetUID()))

@@ -221,7 +221,7 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: cmp.Or(r.retries, 180), DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
 	var err error
 	r.drains, err = drainer.New(drainer.Config{
-		Clock: clock.RealClock{}, Settings: settings, Patience: 5 * time.Second, Confirm: time.Minute,
+		Clock: clock.RealClock{}, Settings: settings, ReportAfter: 5 * time.Second, Confirm: time.Minute,
 		Backoff: func(time.Duration, driver.Code, time.Duration) (time.Duration, time.Duration) {
 			return time.Second, time.Second
 		},

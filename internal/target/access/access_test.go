@@ -9,7 +9,7 @@ import (
 
 var policy = Policy{Refused: []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10")}}
 
-// encoded is what a kubeconfig has for a value.
+// encoded returns a value as a kubeconfig has it.
 func encoded(value string) string { return base64.StdEncoding.EncodeToString([]byte(value)) }
 
 // kubeconfigWith returns a kubeconfig with further lines of its cluster and its user.

@@ -100,7 +100,7 @@ func (l *live) identify(ctx context.Context) bool {
 // broken returns why the Nodes have not been delivered for too long; "" if they are.
 func (l *live) broken(after time.Duration) string {
 	since, err, broken := l.health.Broken()
-	if !broken || l.one.cfg.Clock.Since(since) < l.health.Patience(after) {
+	if !broken || l.one.cfg.Clock.Since(since) < l.health.Tolerance(after) {
 		return ""
 	}
 	if err == nil {

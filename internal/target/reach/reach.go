@@ -17,7 +17,7 @@ const shortest = time.Second
 // is awaited.
 func (s Settings) Every() time.Duration { return max(s.Timeout/5, shortest) }
 
-// State is what was observed of one server. The zero value is that of a process that has not
+// State contains what was observed of one server. The zero value is that of a process that has not
 // checked it.
 type State struct {
 	answered time.Time // when the last check began that was answered
@@ -26,7 +26,7 @@ type State struct {
 	fact     Fact
 }
 
-// Fact is what decisions need to know of a server. The zero value means that it is not checked: it
+// Fact contains what decisions need of a server. The zero value means that it is not checked: it
 // always was there.
 type Fact struct {
 	// Away reports whether the server is away.

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 )
 
-// Config is what a Server needs. All fields are required.
+// Config is the configuration of a Server. All fields are required.
 type Config struct {
 	// Name of the server in logs, metrics and debug pages.
 	Name     string

@@ -87,7 +87,7 @@ func (f *fakeServer) becomes(mode string, d time.Duration) {
 	synctest.Wait()
 }
 
-func (f *fakeServer) wants(away bool, changes int32) {
+func (f *fakeServer) expect(away bool, changes int32) {
 	f.Helper()
 	if f.Fact().Away != away || f.changes.Load() != changes {
 		f.Errorf("at %s: away %v after %d changes, want %v after %d", time.Since(f.started), f.Fact().Away, f.changes.Load(), away, changes)
@@ -100,13 +100,13 @@ func TestServerThatDoesNotAnswerIsAwayAndIsBack(t *testing.T) {
 			onServer(t, func(f *fakeServer) {
 				f.becomes("answers", 59*time.Second)
 				f.becomes(mode, 30*time.Second)
-				f.wants(false, 0)
+				f.expect(false, 0)
 				f.becomes(mode, 20*time.Second)
-				f.wants(true, 1)
+				f.expect(true, 1)
 				f.becomes(mode, 10*time.Minute)
-				f.wants(true, 1)
+				f.expect(true, 1)
 				f.becomes("answers", 13*time.Second)
-				f.wants(false, 2)
+				f.expect(false, 2)
 				if out := f.Fact().Back.Sub(f.Fact().From); out < 10*time.Minute || out > 13*time.Minute {
 					f.Errorf("it was away for %s", out)
 				}
@@ -121,7 +121,7 @@ func TestBlipChangesNothing(t *testing.T) {
 		f.becomes("answers", time.Minute)
 		f.becomes("fails", 25*time.Second)
 		f.becomes("answers", time.Hour)
-		f.wants(false, 0)
+		f.expect(false, 0)
 	})
 }
 

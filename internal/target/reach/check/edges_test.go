@@ -47,7 +47,7 @@ func TestRequestThatFailsWhileTheServerDoesNotAnswerStartsNoCheck(t *testing.T) 
 	})
 }
 
-// A client that gives up says nothing about the server.
+// A client that stops waiting shows nothing about the server.
 func TestRequestThatIsCanceledStartsNoCheck(t *testing.T) {
 	onServer(t, func(f *fakeServer) {
 		time.Sleep(10 * time.Second)
@@ -126,7 +126,7 @@ func TestCheckThatEndsWithTheProcessIsNotRecorded(t *testing.T) {
 	})
 }
 
-func TestDebugPageServerThatAnswersAgainShowsNoError(t *testing.T) {
+func TestDebugPageShowsNoErrorOfAServerThatAnswersAgain(t *testing.T) {
 	onServer(t, func(f *fakeServer) {
 		f.becomes("fails", 2*time.Minute)
 		f.becomes("answers", time.Minute)
