@@ -122,10 +122,17 @@ func rules() []rule {
 			{"internal/target/a.go", "package target\n// nobody waits\nfunc F() {}\n"},
 			{"internal/target/a.go", "package target\nconst text = \"the user is told\"\n"},
 		}},
-		{"product code uses the field's terms", termsOfTheField, []snippet{
+		{"code uses the field's terms", termsOfTheField, []snippet{
 			{"internal/target/a.go", "package target\n// F works whatever happens\nfunc F() {}\n"},
 			{"internal/target/a.go", "package target\nconst text = \"a comment beside it\"\n"},
 			{"internal/target/a.go", "package target\nvar rivals = 1\n"},
+			{"e2e/a_test.go", "package e2e\nfunc TestStrangersWait(t *testing.T) {}\n"},
+			{"e2e/lab/a.go", "package lab\n// start has a lab of its own.\nfunc start() {}\n"},
+			{"hack/a.go", "package hack\n// The page is made by a test.\n"},
+			{"driver/a.go", "package driver\n// F makes a request.\nfunc F() {}\n"},
+			{"driver/a.go", "package driver\nconst listPatience = 1\n"},
+			{"shard/a.go", "package shard\nconst text = \"the session gives up\"\n"},
+			{"shard/a.go", "package shard\n// State is what was observed.\ntype State struct{}\n"},
 		}},
 		{"tests are named alike", testsAreNamedAlike, []snippet{
 			{"internal/target/a_test.go", "package target\nfunc TestRead_Fails(t *testing.T) {}\n"},
