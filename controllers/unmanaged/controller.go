@@ -28,7 +28,7 @@ import (
 )
 
 // allNamespaces is the key of the target cluster that all namespaces have; others are the names of
-// namespaces with one of their own.
+// namespaces that have a separate one.
 const allNamespaces = ""
 
 // Config is the configuration of Controller. All fields but Namespace, Metrics and Tracer are

@@ -107,7 +107,7 @@ type kubeconfigFile struct {
 	problem    string // that was logged last
 }
 
-// kubeconfig is what a file contained.
+// kubeconfig is the content of a file.
 type kubeconfig struct {
 	text   string
 	config *rest.Config // without names of files

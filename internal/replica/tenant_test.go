@@ -102,7 +102,7 @@ func (t *trial) ofForger() (n int) {
 
 // touched checks a write of a Node at the moment of its send: no replica writes a Node that has no
 // Machine, except for the annotation of the leader, or of the owner of a namespace with a target
-// cluster of its own, and no replica deletes a Node whose VM lives.
+// cluster for itself, and no replica deletes a Node whose VM lives.
 func (o *oracle) touched(q request, byLeader bool) {
 	_, rest, isNode := strings.Cut(q.path, "/nodes/")
 	if !isNode || q.place != atTarget && o.target != o.control {

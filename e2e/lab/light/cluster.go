@@ -96,7 +96,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler: c, TLSConfig: c.tls, ReadHeaderTimeout: time.Minute,
-		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug), // such as handshakes that a client gave up
+		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug), // such as handshakes that a client ended
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()

@@ -1,6 +1,6 @@
 // Package light serves light clusters: API servers in memory, hundreds of them in one process.
 //
-// A light cluster has an address, a CA and credentials of its own, and the semantics of package
+// A light cluster has its own address, CA and credentials, and the semantics of package
 // apiserver. It authenticates client certificates of its CA, bootstrap tokens by their Secrets, and
 // tokens of service accounts, which end with the Secret that they are bound to. It implements
 // evictions with their check of disruption budgets, and enough of discovery for kubectl. Watches

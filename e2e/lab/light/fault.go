@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Fault is what is wrong with an API server. The zero value is nothing.
+// Fault describes a fault of an API server. The zero value is nothing.
 type Fault struct {
 	// Throttled has each request answered with 429, and a Retry-After of 1 s.
 	Throttled bool `json:"throttled,omitempty"`

@@ -144,7 +144,7 @@ func TestTokenEndsWithItsSecret(t *testing.T) {
 	}
 }
 
-func TestEvictionsObeyDisruptionBudgets(t *testing.T) {
+func TestEvictionsComplyWithDisruptionBudgets(t *testing.T) {
 	b := newBed(t)
 	admin := b.admin()
 	for _, name := range []string{"a", "b", "free"} {

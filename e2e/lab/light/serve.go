@@ -22,7 +22,7 @@ import (
 const (
 	mastersGroup = "system:masters"
 	reviewPath   = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-	// gitVersion is what the API server says its version is.
+	// gitVersion is the version that the API server reports.
 	gitVersion = "v1.37.1-light"
 )
 

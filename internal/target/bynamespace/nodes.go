@@ -19,7 +19,7 @@ const (
 	// kB without its images, and machines are a part of the Nodes.
 	bytesOfTarget  = 16 << 20
 	bytesOfMachine = 32 << 10
-	// bytesOfNode is what a Node takes in memory in addition to its encoding, at least.
+	// bytesOfNode is the memory that a Node takes in addition to its encoding, at least.
 	bytesOfNode = 1 << 10
 	// tooManyPause is the time from reading too many Nodes to reading them again.
 	tooManyPause = 5 * time.Minute

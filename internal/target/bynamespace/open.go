@@ -14,8 +14,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/connection"
 )
 
-// Open is that of target.Resolver. It reads the Secrets, and identifies the cluster by a connection
-// of its own, which watches nothing: the caller needs some reads, now and then, of a cluster that
+// Open is that of target.Resolver. It reads the Secrets, and identifies the cluster by a separate
+// connection, which watches nothing: the caller needs some reads, now and then, of a cluster that
 // mostly has its users in another replica.
 func (t *Targets) Open(ctx context.Context, namespace string) (*target.Cluster, func(), error) {
 	cluster, release, err := t.open(ctx, namespace)

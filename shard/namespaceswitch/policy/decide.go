@@ -66,7 +66,7 @@ type World struct {
 	Pods []*corev1.Pod
 }
 
-// Report is what is to be reported on a pod: conditions that take the place of those of their
+// Report contains the status to report on a pod: conditions that take the place of those of their
 // types.
 type Report struct {
 	Pod        *corev1.Pod

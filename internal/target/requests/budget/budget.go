@@ -22,8 +22,8 @@ const (
 	FirstPause = 2 * time.Second
 	// LongestPause is the longest pause, and the longest that is kept at the request of a server.
 	LongestPause = 30 * time.Second
-	// calm is for how long requests have to be answered before the pauses begin anew.
-	calm = 2 * time.Minute
+	// settled is for how long requests have to be answered before the pauses begin anew.
+	settled = 2 * time.Minute
 	// crowded is the shortest wait of a request that was refused because of MostInFlight. Those that
 	// are refused in a row wait longer by step each, up to twice as long, so that they come apart.
 	crowded = time.Second
@@ -152,7 +152,7 @@ func (b *Budget) Problem(now time.Time) (why string, wait time.Duration) {
 // InFlight returns how many requests have not ended.
 func (b *Budget) InFlight() int { return b.inFlight }
 
-// Evidence is what the end of a request shows about the server.
+// Evidence classifies what the end of a request shows about the server.
 type Evidence int
 
 // The kinds of evidence.
@@ -165,13 +165,13 @@ const (
 // Outcome is how a request has ended.
 type Outcome struct {
 	Evidence Evidence
-	// Why is what has failed, for people.
+	// Why describes the failure, for people.
 	Why string
 	// RetryAfter is the wait that the server requests; 0 for none.
 	RetryAfter time.Duration
 }
 
-// Change is what the end of a request has changed.
+// Change classifies what the end of a request has changed.
 type Change int
 
 // The changes.
@@ -204,7 +204,7 @@ func (b *Budget) End(kind Kind, probe bool, o Outcome, now time.Time) Change {
 			return Unchanged
 		}
 		wasOpen := r.open
-		if !wasOpen && now.Sub(r.closed) > calm {
+		if !wasOpen && now.Sub(r.closed) > settled {
 			r.pause = 0
 		}
 		r.pause = r.next()
