@@ -50,7 +50,7 @@ var libraries = map[string][]string{
 	"controllers/machineconfig/kubeletconfig/fold": {"reflect"},
 	"controllers/machineconfig/render/merge":       {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
 	"controllers/machineconfig/template/expand":    {"sigs.k8s.io/yaml", "text/template"},
-	"internal/target/access":                       {"sigs.k8s.io/yaml"},
+	"internal/target/access":                       {"go.yaml.in/yaml/v3"},
 }
 
 // foreignImpure are the trees that a pure package may not even import indirectly. Of this

@@ -82,6 +82,7 @@ func TestRead(t *testing.T) {
 		"token that is a number":               {data: config("https://a.example", ca, "token: 7"), fails: "token: expected a string"},
 		"CA that is no base64":                 {data: config("https://a.example", "certificate-authority-data: '%'", "token: T"), fails: "certificate-authority-data: expected base64"},
 		"no YAML":                              {data: map[string][]byte{KeyKubeconfig: []byte("\tsecret-token")}, fails: "expected a kubeconfig"},
+		"aliases":                              {data: config("https://a.example", ca+"\n    extensions: [&a [x, x], [*a, *a]]", "token: T"), fails: "expected a kubeconfig without aliases of YAML"},
 		"no context":                           {data: map[string][]byte{KeyKubeconfig: []byte("{}")}, fails: `current-context: expected one context "", got 0`},
 		"two users of a name":                  {data: map[string][]byte{KeyKubeconfig: append(kubeconfigWith("https://a.example", ca, "token: T"), "- {name: b, user: {}}"...)}, fails: `expected one user "b", got 2`},
 		"no key that is known":                 {data: map[string][]byte{"value": nil}, fails: "expected the key kubeconfig or server, got value"},

@@ -6,24 +6,24 @@ import (
 	"maps"
 	"slices"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // kubeconfig has the parts of a kubeconfig that name others. What they contain is read by name, so
 // that nothing is missed.
 type kubeconfig struct {
-	CurrentContext string  `json:"current-context"`
-	Contexts       []entry `json:"contexts"`
-	Clusters       []entry `json:"clusters"`
-	Users          []entry `json:"users"`
+	CurrentContext string  `yaml:"current-context"`
+	Contexts       []entry `yaml:"contexts"`
+	Clusters       []entry `yaml:"clusters"`
+	Users          []entry `yaml:"users"`
 }
 
 // entry is a named part.
 type entry struct {
-	Name    string         `json:"name"`
-	Context map[string]any `json:"context"`
-	Cluster map[string]any `json:"cluster"`
-	User    map[string]any `json:"user"`
+	Name    string         `yaml:"name"`
+	Context map[string]any `yaml:"context"`
+	Cluster map[string]any `yaml:"cluster"`
+	User    map[string]any `yaml:"user"`
 }
 
 // Fields of a user that are refused, with what to do instead. Any other field that is not known is
@@ -50,8 +50,16 @@ func readKubeconfig(of Secret, token *Secret) (Access, error) {
 	if err != nil {
 		return Access{}, err
 	}
+	var document yaml.Node
 	var all kubeconfig
-	if err := yaml.Unmarshal([]byte(content), &all); err != nil {
+	err = yaml.Unmarshal([]byte(content), &document)
+	if err == nil && hasAlias(&document) {
+		return Access{}, fmt.Errorf("key %s: expected a kubeconfig without aliases of YAML (*name), got one; write each value out", KeyKubeconfig)
+	}
+	if err == nil {
+		err = document.Decode(&all)
+	}
+	if err != nil {
 		return Access{}, fmt.Errorf("key %s: expected a kubeconfig in YAML or JSON, got something else", KeyKubeconfig) // the error may have a token
 	}
 	a, err := all.read(token)
@@ -59,6 +67,12 @@ func readKubeconfig(of Secret, token *Secret) (Access, error) {
 		return Access{}, fmt.Errorf("key %s: %w", KeyKubeconfig, err)
 	}
 	return a, nil
+}
+
+// hasAlias reports whether a part of a document stands for another one: with these, some kilobytes
+// are gigabytes when they are decoded.
+func hasAlias(part *yaml.Node) bool {
+	return part.Kind == yaml.AliasNode || slices.ContainsFunc(part.Content, hasAlias)
 }
 
 func (k kubeconfig) read(token *Secret) (a Access, err error) {
