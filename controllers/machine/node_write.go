@@ -107,8 +107,8 @@ func (n *nodes) patch(ctx context.Context, p *pass, patch *nodesync.Patch) (patc
 	case err != nil:
 		return false, fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
-	p.cluster.Written.Wrote(written)
-	n.writes.wrote(writesOf{p.cluster.Name, written.UID}, n.clock.Now())
+	p.cluster.Wrote(node, written)
+	n.writes.wrote(writesOf{p.cluster.Name, node.UID}, n.clock.Now())
 	wasWritten := p.world.Node.Written
 	n.note(p, written)
 	p.world.Node.Written = wasWritten || !patch.Status

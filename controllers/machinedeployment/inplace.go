@@ -141,7 +141,7 @@ func (c *Controller) writeNodes(ctx context.Context, namespace string, observed 
 			delete(observed, node.Name) // it belongs to another machine now
 			continue
 		}
-		cluster.Written.Wrote(written)
+		cluster.Wrote(node, written)
 		observed[node.Name] = written
 	}
 	return nil

@@ -94,6 +94,21 @@ func New(client kubernetes.Interface) *Cluster {
 	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node](), Written: patch.NewLatest[*corev1.Node]()}
 }
 
+// mostWritten is how many bytes a Node has at most that Wrote remembers. One has about 4 kB without
+// its images.
+const mostWritten = 64 << 10
+
+// Wrote remembers the Node that the API server returned for a write of a Node. What it returned of
+// another Node is not remembered, and no Node that is too large: nothing would remove the first
+// again, and the cache shows the second soon.
+func (c *Cluster) Wrote(sent, returned *corev1.Node) {
+	small := *returned
+	small.ManagedFields, small.Status.Images, small.Status.VolumesInUse = nil, nil, nil
+	if sent.UID == returned.UID && small.Size() <= mostWritten {
+		c.Written.Wrote(&small)
+	}
+}
+
 // Key returns the name of an object of the cluster as a key that is unique among all target
 // clusters.
 func (c *Cluster) Key(name string) types.NamespacedName {
