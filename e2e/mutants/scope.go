@@ -196,7 +196,7 @@ func safetyArea() area {
 		"controllers/orphans/ledger.go", "controllers/overshoot/controller.go:Controller.round",
 		"controllers/overshoot/controller.go:Controller.count", "controllers/overshoot/controller.go:Controller.act",
 		"controllers/overshoot/controller.go:apply", "controllers/unmanaged/controller.go:Controller.search",
-		"controllers/unmanaged/controller.go:Controller.annotate",
+		"controllers/unmanaged/controller.go:annotate",
 		"internal/target/reach/reach.go", "internal/target/reach/check/check.go", "internal/deletion/holds.go", "internal/deletion/recorder.go",
 		"internal/deletion/receipt/receipt.go", "internal/deletion/receipt/reason.go",
 		"internal/disruption/decide.go", "internal/disruption/machine.go", "internal/disruption/held.go",
