@@ -135,6 +135,8 @@ func (r request) refusal(t *testing.T, policies []policy) string {
 	switch some.(type) {
 	case *corev1.Node:
 		kind, resource = corev1.SchemeGroupVersion.WithKind("Node"), "nodes"
+	case *corev1.Pod:
+		kind, resource = corev1.SchemeGroupVersion.WithKind("Pod"), "pods"
 	case *coordinationv1.Lease:
 		kind, resource = coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases"
 	case *v1alpha1.MachineDeployment:
@@ -248,6 +250,10 @@ func lease(namespace, name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
+func standIn(gate string) *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: gate}}}}
+}
+
 // policyCase is a write, and a part of the error; "" for none.
 type policyCase struct {
 	name string
@@ -313,6 +319,10 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 		{"the deletion budget", request{before: lease("n", v1alpha1.LeaseDeletions), after: lease("n", v1alpha1.LeaseDeletions)}, ""},
 		{"its Lease is deleted", request{before: lease(FleetNamespace, "fleet-slot-001")}, ""},
 		{"another's Lease is deleted", request{before: lease(FleetNamespace, "x")}, leases},
+
+		{"the status of a stand-in", request{status: true, before: standIn(v1alpha1.SchedulingGateNever), after: standIn(v1alpha1.SchedulingGateNever)}, ""},
+		{"the status of a pod", request{status: true, before: &corev1.Pod{}, after: standIn(v1alpha1.SchedulingGateNever)}, "scheduling gate"},
+		{"the status of a pod that will run", request{status: true, before: standIn("example.com/quota"), after: &corev1.Pod{}}, "scheduling gate"},
 	})
 }
 
