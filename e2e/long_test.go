@@ -20,6 +20,7 @@ var long = map[string]string{
 	"TestDriverProcess":            "a lab with a driver in a separate process",
 	"TestMachineConfiguration":     "a lab with daemons and real kubelets, which reboot",
 	"TestMainJobOnMCMsDefinitions": "a lab whose definitions are replaced",
+	"TestNamespaceSwitch":          "a lab whose namespaces are switched on and off",
 	"TestRealKubeletVolumes":       "volumes of real kubelets move one after the other",
 	"TestTraces":                   "a lab with Jaeger",
 }

@@ -22,6 +22,7 @@ const (
 	errNoOwner    refusal = "the machine has no owner"
 	errTemplate   refusal = "the class has too few properties of its Nodes"
 	errKind       refusal = "the class is of another kind"
+	errOffline    refusal = "machine-controller-manager is offline"
 )
 
 // group is a node group: a MachineDeployment with its minimum and maximum size.

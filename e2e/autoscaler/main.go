@@ -26,6 +26,7 @@ import (
 
 	machineclientset "github.com/gardener/machine-controller-manager/pkg/client/clientset/versioned"
 	"k8s.io/client-go/kubernetes"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -84,6 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // commands are the calls of the cluster-autoscaler to a cloud provider, by name.
 var commands = map[string]func(ctx context.Context, s *scaler, args []string) (any, error){
+	"refresh":              inGroup(func(ctx context.Context, s *scaler, g group, _ []string) (any, error) { return s.refresh(ctx, g) }),
 	"nodes":                inGroup(func(ctx context.Context, s *scaler, g group, _ []string) (any, error) { return s.nodes(ctx, g) }),
 	"group-of-node":        groupOfNode,
 	"increase-size":        inGroup(resize(+1)),
@@ -145,10 +147,11 @@ func (s *scaler) connect(control, target string) error {
 	}
 	machines, err1 := machineclientset.NewForConfig(controlConfig)
 	cluster, err2 := kubernetes.NewForConfig(targetConfig)
-	if err := errors.Join(err1, err2); err != nil {
+	deployments, err3 := appsclient.NewForConfig(controlConfig)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return fmt.Errorf("create the clients: %w", err)
 	}
-	s.machineAPI, s.nodeAPI = machines.MachineV1alpha1(), cluster.CoreV1().Nodes()
+	s.machineAPI, s.nodeAPI, s.deploymentAPI = machines.MachineV1alpha1(), cluster.CoreV1().Nodes(), deployments
 	return nil
 }
 

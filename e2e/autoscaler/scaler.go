@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
@@ -21,6 +22,7 @@ import (
 type scaler struct {
 	machineAPI                  machineclient.MachineV1alpha1Interface
 	nodeAPI                     coreclient.NodeInterface
+	deploymentAPI               appsclient.DeploymentsGetter
 	groups                      groups
 	generation                  int
 	retryInterval, retryTimeout time.Duration
@@ -37,6 +39,19 @@ type sized struct {
 	// Writes counts those of the MachineDeployment that were accepted. One that conflicts with a write
 	// of the fleet is rejected.
 	Writes int `json:"writes"`
+}
+
+// refresh is what the cluster-autoscaler does before each of its passes: without an available
+// machine-controller-manager there is none.
+func (s *scaler) refresh(ctx context.Context, g group) (int32, error) {
+	d, err := s.deploymentAPI.Deployments(g.namespace).Get(ctx, "machine-controller-manager", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return 0, err
+	}
+	if apierrors.IsNotFound(err) || d.Status.AvailableReplicas == 0 {
+		return 0, errOffline
+	}
+	return d.Status.AvailableReplicas, nil
 }
 
 // resize changes the replicas in one write. They are not lowered while machines are being replaced.
