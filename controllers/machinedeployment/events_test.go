@@ -19,6 +19,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
@@ -115,6 +116,13 @@ func (b *bench) touches() {
 		b.patch(`{"metadata":{"annotations":{"touched":"%d"}}}`, i)
 		b.pass(time.Minute)
 	}
+}
+
+// unavailable are target clusters that are not available.
+type unavailable struct{ target.None }
+
+func (unavailable) For(namespace string) (*target.Cluster, error) {
+	return nil, &target.UnavailableError{Namespace: namespace, Reason: "no Secret"}
 }
 
 // plays lead to each Event of a MachineDeployment, and then repeat the cause, manyTimes.
@@ -223,6 +231,11 @@ var plays = map[string]func(b *bench){
 	},
 	v1alpha1.ReasonSelectorMatchesNothing: func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Selector = nil })
+		b.touches()
+	},
+	v1alpha1.ReasonTargetUnavailable: func(b *bench) {
+		b.controller.cfg.Targets = unavailable{}
+		b.create()
 		b.touches()
 	},
 	v1alpha1.ReasonInvalidSpec: func(b *bench) {

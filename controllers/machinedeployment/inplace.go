@@ -39,14 +39,12 @@ func hasUpdateKeys(node *corev1.Node) bool {
 func (c *Controller) observeTarget(w *rollout.World) error {
 	nodes, err := c.observeNodes(w.Deployment, w.Machines)
 	w.Nodes, w.NoTarget = nodes, err == nil && nodes == nil
-	unavailable, is := errors.AsType[*target.UnavailableError](err)
-	if !is || rollout.IsInPlace(w.Deployment) {
+	if _, is := errors.AsType[*target.UnavailableError](err); !is {
 		return err
 	}
-	w.Nodes = map[string]*corev1.Node{} // Machines are created and deleted, and wait on their own
-	if !unavailable.Pending {
-		w.TargetProblem = unavailable.Reason
-	}
+	w.TargetProblem, _ = target.Problem(c.cfg.Targets, w.Deployment.Namespace)
+	w.TargetPending = w.TargetProblem == "" // or it is available since
+	w.Nodes = map[string]*corev1.Node{}
 	return nil
 }
 

@@ -99,6 +99,34 @@ func TestClassWithoutVMsIsReportedBeforeAMachineIsCreatedUntilItDoes(t *testing.
 	}, func(cfg *Config) { cfg.ClassProblem = class.of })
 }
 
+// The machines of a set without a controller wait for their target cluster, each on its own. That
+// of another set is reported by its MachineDeployment.
+func TestSetWithoutControllerReportsThatItsTargetClusterIsNotAvailable(t *testing.T) {
+	const waits = v1alpha1.ReasonTargetUnavailable + ": Machines wait for the target cluster: no Secret"
+	onBench(t, func(b *bench) {
+		b.target.problem = "no Secret"
+		b.create(1)
+		b.expectValid("without the Secret", waits)
+		if n := len(b.machines()); n != 1 {
+			b.Errorf("%d machines, want 1", n)
+		}
+		b.target.problem, b.target.pending = "", true
+		b.controller.TargetChanged("n")
+		b.pass(time.Second)
+		b.expectValid("while it is being connected to", waits)
+		b.target.pending = false
+		b.pass(time.Minute)
+		b.expectValid("after the correction, of which nothing is reported", "")
+		b.target.problem = "no Secret"
+		b.controller.TargetChanged("n")
+		b.pass(time.Second)
+		b.expectValid("without the Secret again", waits)
+		b.patch(`{"metadata":{"ownerReferences":[{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineDeployment","name":"d","uid":"d","controller":true}]}}`)
+		b.pass(time.Minute)
+		b.expectValid("with a controller", "")
+	})
+}
+
 // A driver that hangs stops the machines of its provider only, also where one tenant has many sets
 // of it, and delays no check of another tenant.
 func TestChecksThatHangDelayNoMachines(t *testing.T) {

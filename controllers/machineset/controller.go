@@ -46,8 +46,8 @@ const (
 // being replaced, to be removed together with the next ones.
 const keepObserved = 10 * time.Second
 
-// Config is the configuration of the controller. All fields but ClassProblem, Written,
-// CountMinReady, Gate, Workers, Metrics, Tracer and Rollout are required.
+// Config is the configuration of the controller. All fields but ClassProblem, TargetProblem,
+// Written, CountMinReady, Gate, Workers, Metrics, Tracer and Rollout are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, uncached.
 	Machines machineclient.MachineV1alpha1Interface
@@ -68,6 +68,9 @@ type Config struct {
 	// ClassProblem returns what keeps machines of a class from getting VMs; "" if nothing does. With
 	// nil, no class is checked.
 	ClassProblem func(ctx context.Context, class types.NamespacedName) (problem string, err error)
+	// TargetProblem returns why the target cluster of a namespace is not available; "" if it is, or is
+	// pending. TargetChanged has to be called when that changes. With nil it always is available.
+	TargetProblem func(namespace string) (problem string, pending bool)
 	// Written has the versions of sets that this process has written. With nil, it has only those of
 	// this controller.
 	Written *patch.Latest[*v1alpha1.MachineSet]
@@ -82,7 +85,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Gate", "Workers", "ClassProblem", "Written", "Metrics", "Tracer", "Rollout")
+	return required.Fields(c, "Gate", "Workers", "ClassProblem", "TargetProblem", "Written", "Metrics", "Tracer", "Rollout")
 }
 
 // Controller reconciles MachineSets. Create it with New, before the View has objects.
@@ -283,6 +286,9 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	known := c.doneFor(set, w.Owned)
 	w.Done.Created, w.Done.Deleted, w.Done.Released = known.created, known.deleted, known.released
 	w.HeldBy, w.Held = c.cfg.Held(set.Namespace)
+	if c.cfg.TargetProblem != nil && metav1.GetControllerOfNoCopy(set) == nil {
+		w.TargetProblem, w.TargetPending = c.cfg.TargetProblem(set.Namespace)
+	}
 	w.KeepObserved = isRolling(set) && (known.allObserved.IsZero() || w.Now.Sub(known.allObserved) < keepObserved)
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
 	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has listed orphans

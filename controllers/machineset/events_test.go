@@ -34,6 +34,10 @@ type bench struct {
 	controller *Controller
 	end        func() // of the process
 	class      checks // of its MachineClass
+	target     struct {
+		problem string
+		pending bool
+	}
 }
 
 // configOf returns a Config of which only required fields are set.
@@ -51,6 +55,7 @@ func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 		view := objectcache.NewView()
 		cfg := configOf(b.server, view, b.reported)
 		cfg.ClassProblem = b.class.of
+		cfg.TargetProblem = func(string) (string, bool) { return b.target.problem, b.target.pending }
 		for _, set := range settings {
 			set(&cfg)
 		}
@@ -184,6 +189,14 @@ var plays = map[string]func(b *bench){
 		b.class.problem = "there is no Secret"
 		b.create(0)
 		b.touches()
+	},
+	v1alpha1.ReasonTargetUnavailable: func(b *bench) {
+		b.target.problem = "no Secret"
+		b.create(1)
+		for i := range manyTimes {
+			b.target.problem = fmt.Sprint("error ", i)
+			b.pass(time.Minute)
+		}
 	},
 	v1alpha1.ReasonInvalidSpec: func(b *bench) {
 		b.create(3, func(set *v1alpha1.MachineSet) { set.Spec.Template.Spec.Class.Name = "" })

@@ -44,6 +44,16 @@ func (c *Controller) HoldChanged(namespace string) {
 	}
 }
 
+// TargetChanged enqueues the sets without a controller of a namespace whose target cluster is
+// available, or not any more.
+func (c *Controller) TargetChanged(namespace string) {
+	for _, set := range c.cfg.View.Sets.In(namespace) {
+		if metav1.GetControllerOfNoCopy(set) == nil {
+			c.runner.Enqueue(objectcache.Key(set))
+		}
+	}
+}
+
 // selectors returns the selectors of all sets of a namespace.
 func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelector {
 	selectors := map[string]*metav1.LabelSelector{}

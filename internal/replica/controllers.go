@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
@@ -96,6 +97,7 @@ func (c *controllers) addSets(d *deps) (err error) {
 		Gate:  d.slots.gate(policy.Set),
 		Clock: d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer, CountMinReady: d.o.Machine.CountMinReady,
 		Written: d.written, Held: d.holds.Held, Rollout: d.rolloutOf, ClassProblem: c.machines.ClassProblem,
+		TargetProblem: func(namespace string) (string, bool) { return target.Problem(d.targets, namespace) },
 	})
 	if err != nil {
 		return err

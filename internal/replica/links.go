@@ -30,6 +30,7 @@ func linkControllers(d *deps, c *controllers) error {
 	if d.byNamespace != nil {
 		d.byNamespace.OnChange(c.machines.TargetChanged)
 		d.byNamespace.OnChange(c.deployments.TargetChanged)
+		d.byNamespace.OnChange(c.sets.TargetChanged)
 		d.byNamespace.OnChange(c.remediation.TargetChanged)
 		if c.unmanaged != nil {
 			d.byNamespace.OnChange(c.unmanaged.TargetChanged)

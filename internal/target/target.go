@@ -3,6 +3,7 @@ package target
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,6 +57,20 @@ func (e *UnavailableError) Wait() time.Duration { return cmp.Or(e.After, recheck
 
 func (e *UnavailableError) Error() string {
 	return fmt.Sprintf("the target cluster of namespace %s is not available: %s", e.Namespace, e.Reason)
+}
+
+// Problem returns why the target cluster of a namespace is not available; "" if it is, or nothing
+// is known to be wrong: then pending reports whether it is being connected to.
+func Problem(r Resolver, namespace string) (problem string, pending bool) {
+	_, err := r.For(namespace)
+	unavailable, is := errors.AsType[*UnavailableError](err)
+	if !is {
+		return "", false
+	}
+	if unavailable.Pending {
+		return "", true
+	}
+	return unavailable.Reason, false
 }
 
 // Cluster is one target cluster. Create one with New.

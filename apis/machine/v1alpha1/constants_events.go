@@ -220,6 +220,11 @@ func invalidEvents() []EventReason {
 			"The message names what is missing or invalid. It is checked again when the MachineClass changes, and within 30 s, or 10 min once there are machines, which wait for it.",
 		},
 		{
+			ReasonTargetUnavailable, true, parents,
+			"Machines wait for the target cluster of their namespace: its Secret is missing or invalid, its API server does not answer, or it is another cluster than before. A MachineDeployment that updates in place is not reconciled until then. Of MachineSets it is emitted on those without a controller.",
+			"The message has the reason. Correct the Secret; no restart is needed.",
+		},
+		{
 			ReasonInvalidSpec, true, parents,
 			"The spec breaks a rule, and the object is not reconciled. It is emitted once for each mistake.",
 			"The message names the field.",

@@ -54,6 +54,9 @@ func Decide(w World) Verdict {
 	if v, decided := markNamed(w); decided {
 		return v
 	}
+	if v, waits := awaitTarget(w); waits {
+		return v
+	}
 	s := countSets(w)
 	switch {
 	case d.Spec.Paused:
@@ -271,4 +274,24 @@ func untouched(observed *v1alpha1.MachineDeployment, now time.Time, reason, mess
 		v.Events = []Event{{Reason: validation.EventReason(reason), Message: message}}
 	}
 	return v
+}
+
+// awaitsTarget reports whether the target cluster cannot be used, so that Nodes are not known.
+func (w *World) awaitsTarget() bool { return w.TargetProblem != "" || w.TargetPending }
+
+// awaitTarget reports that a deployment whose machines are updated in place is not reconciled,
+// because its Nodes are not known. Otherwise machines are created and deleted, and each waits.
+func awaitTarget(w World) (v Verdict, waits bool) {
+	if !w.awaitsTarget() || !IsInPlace(w.Deployment) {
+		return Verdict{}, false
+	}
+	before := machinefacts.ConditionOfDeployment(&w.Deployment.Status, v1alpha1.MachineDeploymentValid)
+	v = Verdict{Do: Rest}
+	if is, waits := machinefacts.AwaitsTarget(before, w.TargetProblem, w.TargetPending); waits {
+		if v = untouched(w.Deployment, w.Now, is.Reason, is.Message); is.Reason == before.Reason {
+			v.Events = nil // the next error of a connection
+		}
+	}
+	v.Wake = machinefacts.TargetRecheck
+	return v, true
 }

@@ -204,6 +204,11 @@ func TestDecide(t *testing.T) {
 			w.Deployment.Spec.ProgressDeadlineSeconds = new(int32(-1))
 			return w
 		}(), want: Rest, valid: "True/Remarks"},
+		{name: "the target cluster is not available", world: withoutTarget(worldOf(d, setOf(d, "s", 3, 3)), "no Secret", false), want: Rest, valid: "False/TargetUnavailable"},
+		{name: "the target cluster is not available, and there is no set", world: withoutTarget(worldOf(d), "no Secret", false), want: ListSets}, // and then creates it
+		{name: "the target cluster is not available, in place", world: withoutTarget(worldOf(inPlace(d)), "no Secret", false), want: Rest, valid: "False/TargetUnavailable"},
+		{name: "the target cluster is pending, in place", world: withoutTarget(worldOf(inPlace(d)), "", true), want: Rest},
+		{name: "the target cluster is available, in place", world: worldOf(inPlace(d)), want: ListSets},
 		{name: "deletion, the sets are being deleted", world: func() World {
 			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
 			w.Deployment.DeletionTimestamp, w.Owned[0].DeletionTimestamp = &now, &now

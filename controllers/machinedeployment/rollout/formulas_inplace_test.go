@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -63,4 +64,23 @@ func TestTableOfSettling(t *testing.T) {
 			r.check(t.set.Name, t.size)
 		}
 	})
+}
+
+// withoutTarget returns a world whose target cluster is not available, or is pending.
+func withoutTarget(w World, problem string, pending bool) World {
+	w.TargetProblem, w.TargetPending = problem, pending
+	return w
+}
+
+// inPlace returns a deployment like d whose machines are updated in place.
+func inPlace(d *v1alpha1.MachineDeployment) *v1alpha1.MachineDeployment {
+	d, one := d.DeepCopy(), intstr.FromInt32(1)
+	d.Annotations[v1alpha1.AnnotationRevision] = "1"
+	d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
+		Type: v1alpha1.InPlaceUpdateMachineDeploymentStrategyType,
+		InPlaceUpdate: &v1alpha1.InPlaceUpdateMachineDeployment{
+			UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxUnavailable: &one, MaxSurge: &one}, OrchestrationType: v1alpha1.OrchestrationTypeAuto,
+		},
+	}
+	return d
 }

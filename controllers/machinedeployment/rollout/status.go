@@ -23,6 +23,9 @@ func finish(s *sets) Verdict {
 	writeNamed(d, report{s}.stillNamed())
 	report{s}.noteFreeze(d)
 	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(s.nextChange(), report{s}.nextDeadline(d.Status))}
+	if s.w.awaitsTarget() {
+		v.Wake = machinefacts.Sooner(v.Wake, machinefacts.TargetRecheck)
+	}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
 	}
@@ -79,8 +82,9 @@ func status(all *sets) v1alpha1.MachineDeploymentStatus {
 
 // validity returns the condition Valid.
 func (s report) validity() machinefacts.Condition {
-	if s.w.TargetProblem != "" {
-		return machinefacts.False(v1alpha1.ReasonTargetUnavailable, "Machines wait for the target cluster: "+s.w.TargetProblem)
+	before := machinefacts.ConditionOfDeployment(&s.d.Status, v1alpha1.MachineDeploymentValid)
+	if is, waits := machinefacts.AwaitsTarget(before, s.w.TargetProblem, s.w.TargetPending); waits {
+		return is
 	}
 	class := machinefacts.Condition{}
 	if s.newSet != nil {
@@ -253,6 +257,10 @@ func beginsWithSet(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) 
 // rolloutEvents returns the Events of what a status reports of a rollout, and the previous one does
 // not.
 func (s report) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event) {
+	if is := machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentValid); is.Reason == v1alpha1.ReasonTargetUnavailable &&
+		machinefacts.ConditionOfDeployment(&s.d.Status, v1alpha1.MachineDeploymentValid).Reason != is.Reason {
+		all = append(all, Event{is.Reason, is.Message})
+	}
 	before, is := reasonOf(s.d.Status), reasonOf(st)
 	wasStalled := machinefacts.MachineDeploymentCondition(&s.d.Status, v1alpha1.MachineDeploymentRolloutStalled)
 	stalled := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentRolloutStalled)

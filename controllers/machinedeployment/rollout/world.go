@@ -56,8 +56,9 @@ type World struct {
 	// NoTarget reports whether there is no target cluster, so that no machine becomes a Node.
 	NoTarget bool
 	// TargetProblem is why the target cluster of the namespace cannot be used, so that its machines
-	// wait; "" if it can, or is being connected to.
+	// wait; "" if it can, or TargetPending reports that it is being connected to.
 	TargetProblem string
+	TargetPending bool
 	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by
 	// name. Where machines are not updated in place those are missing that carry nothing of such an
 	// update.

@@ -70,6 +70,9 @@ func status(w World) v1alpha1.MachineSetStatus {
 func validity(w World) machinefacts.Condition {
 	class := machinefacts.Condition{}
 	is := machinefacts.ConditionOfSet(&w.Set.Status, v1alpha1.MachineSetValid)
+	if wait, waits := machinefacts.AwaitsTarget(is, w.TargetProblem, w.TargetPending); waits {
+		return wait
+	}
 	switch {
 	case w.ClassProblem != "":
 		class = machinefacts.False(v1alpha1.ReasonInvalidClass, "No machine gets a VM: "+w.ClassProblem)
@@ -129,7 +132,7 @@ func statusEvents(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 		return machinefacts.ConditionOfSet(&w.Set.Status, t), machinefacts.ConditionOfSet(&written, t)
 	}
 	if before, is := conditions(v1alpha1.MachineSetValid); is.Status == corev1.ConditionFalse {
-		if before == is {
+		if before == is || is.Reason == v1alpha1.ReasonTargetUnavailable && before.Reason == is.Reason {
 			return nil
 		}
 		return []Event{{Reason: validation.EventReason(is.Reason), Message: is.Message}}
@@ -170,6 +173,9 @@ func nextChange(w World) (next time.Duration) {
 	}
 	if is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetMachinesReleased); is != nil {
 		next = machinefacts.Sooner(next, releasedStill(w.Now, is))
+	}
+	if w.TargetProblem != "" || w.TargetPending {
+		next = machinefacts.Sooner(next, machinefacts.TargetRecheck)
 	}
 	next = machinefacts.Sooner(next, lossesChange(w))
 	return machinefacts.Sooner(next, machinefacts.PreservationEnds(w.Owned, w.Now))

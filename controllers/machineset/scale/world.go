@@ -40,6 +40,11 @@ type World struct {
 	// MustCheckClass reports whether ClassProblem may have changed; with ClassCheckLast, nothing else
 	// waits for the check, which may hang.
 	MustCheckClass, ClassCheckLast bool
+	// TargetProblem is why the target cluster of the namespace of a set without a controller cannot be
+	// used, so that its machines wait; "" if it can, or TargetPending reports that it is being
+	// connected to.
+	TargetProblem string
+	TargetPending bool
 	// Disruptions on the set's root: the machines that may be replaced when they have failed.
 	Disruptions []disruption.Disruption
 	// Held reports whether deletions of machines are held: only those are deleted that never ran.
