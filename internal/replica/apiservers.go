@@ -59,13 +59,14 @@ func controlServer(config *rest.Config, c checks, own clock.WithTicker) (*check.
 	}})
 }
 
-// targetServer returns the API server of the target cluster. config has the Fence below it.
-func targetServer(config *rest.Config, c checks, own clock.WithTicker) (*check.Server, error) {
+// targetServer returns the API server of a target cluster, by its name in logs. config has the
+// Fence below it.
+func targetServer(config *rest.Config, name string, c checks, own clock.WithTicker) (*check.Server, error) {
 	client, err := kubernetes.NewForConfig(protobuf(unlimited(config)))
 	if err != nil {
 		return nil, fmt.Errorf("target cluster: %w", err)
 	}
-	return check.New(check.Config{Name: "target", Settings: c.settings, Clock: own, Read: func(ctx context.Context) error {
+	return check.New(check.Config{Name: name, Settings: c.settings, Clock: own, Read: func(ctx context.Context) error {
 		_, err := client.CoreV1().Nodes().Get(target.Once(ctx), checkedName, metav1.GetOptions{})
 		return err //nolint:wrapcheck // the check decides on it
 	}})

@@ -136,7 +136,7 @@ func (c *clients) connectTarget(around Environment, fence *fence.Fence, checks c
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}
-	if c.targetServer, err = targetServer(config, checks, around.Clock); err != nil {
+	if c.targetServer, err = targetServer(config, targetName, checks, around.Clock); err != nil {
 		return err
 	}
 	config = rest.CopyConfig(config)

@@ -48,6 +48,7 @@ func (d *deps) findTargets(around Environment, spread assignment.Spread) (err er
 		d.cluster.Lead = func() time.Duration { return d.targetWall.AheadOf(d.wall) }
 		d.targets = target.Single{Cluster: d.cluster}
 	}
+	around.Registry.MustRegister(bynamespace.Collect(d.byNamespace)...)
 	return err
 }
 
@@ -88,7 +89,7 @@ func (d *deps) link(around Environment, namespace string, config *rest.Config, w
 	if err != nil {
 		return nil, err
 	}
-	server, err := targetServer(config, d.o.checks(), around.Clock)
+	server, err := targetServer(config, "target of "+namespace, d.o.checks(), around.Clock)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package bynamespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,11 @@ func (l *live) identify(ctx context.Context) bool {
 		if err == nil {
 			return true
 		}
-		l.one.set(l, false, err.Error())
+		is := ofServer
+		if errors.As(err, new(*otherClusterError)) {
+			is = ofCluster
+		}
+		l.one.set(l, is, err.Error())
 		timer := l.one.cfg.Clock.NewTimer(wait.Jitter(pause, jitter))
 		select {
 		case <-ctx.Done():

@@ -58,7 +58,7 @@ func (l *live) watch(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		l.one.set(l, false, err.Error())
+		l.one.set(l, ofNodes, err.Error())
 		l.empty()
 		timer := l.one.cfg.Clock.NewTimer(tooManyPause)
 		select {
@@ -83,11 +83,11 @@ func (l *live) watchOnce(ctx context.Context) *tooManyError {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	available := false
-	objectcache.Watch(ctx, "Nodes of a target cluster", objectcache.Source{
+	objectcache.Watch(quiet(ctx), "Nodes of a target cluster", objectcache.Source{
 		List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			nodes, err := l.list(ctx, end)
 			if err != nil && !available && ctx.Err() == nil {
-				l.one.set(l, false, fmt.Sprintf("its Nodes cannot be listed: %v", err))
+				l.one.set(l, ofServer, fmt.Sprintf("its Nodes cannot be listed: %v", err))
 			}
 			return nodes, err
 		},
@@ -113,7 +113,7 @@ func (l *live) watchOnce(ctx context.Context) *tooManyError {
 		Listed: func() {
 			if !available && ctx.Err() == nil {
 				available = true
-				l.one.set(l, true, "")
+				l.one.set(l, none, "")
 			}
 		},
 	})

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -29,14 +31,15 @@ type one struct {
 	main, tokens *secrets // tokens is nil without a Secret for the token
 
 	mu      sync.Mutex
-	link    *live  // the connection, nil while there is none; run only writes it
-	ready   bool   // the target is available
-	problem string // why it is not
-	pending bool   // nothing is known to be wrong
+	link    *live   // the connection, nil while there is none; run only writes it
+	kind    problem // why the target is not available; none if it is
+	problem string  // for people
+	log     klog.Logger
+	logged  problem // the last that was logged
 }
 
 func newOne(t *Targets, namespace string) *one {
-	o := &one{Targets: t, namespace: namespace, wake: make(chan struct{}, 1), problem: "its Secret is not read yet", pending: true}
+	o := &one{Targets: t, namespace: namespace, wake: make(chan struct{}, 1), kind: opening, problem: "its Secret is not read yet"}
 	o.main = o.newSecrets(t.cfg.Select.main())
 	if t.cfg.Select.Token != "" {
 		o.tokens = o.newSecrets(t.cfg.Select.token())
@@ -46,35 +49,54 @@ func newOne(t *Targets, namespace string) *one {
 
 // get returns the cluster. Errors: *target.UnavailableError.
 func (o *one) get() (*target.Cluster, error) {
-	o.mu.Lock()
-	link, ready, problem, pending := o.link, o.ready, o.problem, o.pending
-	o.mu.Unlock()
-	if ready {
-		if problem = link.broken(o.cfg.BlindAfter); problem == "" {
-			why, wait := link.budget.Problem()
-			if why == "" {
-				return link.Cluster, nil
-			}
-			return nil, &target.UnavailableError{Namespace: o.namespace, Reason: bounded.Text(why, bounded.Message), After: wait}
-		}
+	link, is, why, wait := o.state()
+	if is == none {
+		return link.Cluster, nil
 	}
-	return nil, &target.UnavailableError{Namespace: o.namespace, Pending: pending, Reason: problem}
+	return nil, &target.UnavailableError{Namespace: o.namespace, Pending: is == opening, Reason: why, After: wait}
+}
+
+// state returns the connection, why the target is not available, also for people, and after which
+// time it may be, if that is known.
+func (o *one) state() (link *live, is problem, why string, wait time.Duration) {
+	o.mu.Lock()
+	link, is, why = o.link, o.kind, o.problem
+	o.mu.Unlock()
+	if is != none {
+		return link, is, why, 0
+	}
+	if why = link.broken(o.cfg.BlindAfter); why == "" {
+		why, wait = link.budget.Problem()
+	}
+	if why != "" {
+		is = ofServer
+	}
+	return link, is, bounded.Text(why, bounded.Message), wait
 }
 
 // run keeps the target current until ctx ends.
 func (o *one) run(ctx context.Context) {
+	o.mu.Lock()
+	o.log = klog.FromContext(ctx)
+	o.mu.Unlock()
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { o.main.watch(ctx) })
 	if o.tokens != nil {
 		watching.Go(func() { o.tokens.watch(ctx) })
 	}
-	defer o.disconnect("it is closed", true)
+	defer o.disconnect(opening, "it is closed")
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-o.wake:
+			now := o.cfg.Clock.Now()
+			if wait := o.reads.Wait(o.namespace, now); wait > 0 {
+				o.cfg.Clock.AfterFunc(wait, o.changedSecret)
+				continue
+			}
+			o.reads.Count(o.namespace, now)
 			o.update(ctx)
 		}
 	}
@@ -101,11 +123,11 @@ func (o *one) update(ctx context.Context) {
 		}
 	}
 	if err == nil {
-		o.disconnect("it is being connected", true)
+		o.disconnect(opening, "it is being connected")
 		err = o.connect(ctx, a)
 	}
 	if err != nil {
-		o.disconnect(err.Error(), false)
+		o.disconnect(ofSecret, err.Error())
 	}
 }
 
@@ -118,18 +140,18 @@ func (o *one) read() (access.Access, error) {
 	return o.accessOf(o.namespace, o.main.selector, newest(o.main.store.All()), token)
 }
 
-// set records whether the target is available by a connection, nil if there is none, and why not.
-// What an earlier connection reports has no effect.
-func (o *one) set(by *live, ready bool, problem string) {
+// set records why the target is not available by a connection, nil if there is none; none means
+// that it is. What an earlier connection reports has no effect.
+func (o *one) set(by *live, is problem, why string) {
 	o.mu.Lock()
-	problem = bounded.Text(problem, bounded.Message)
-	same := by != o.link || o.ready == ready && o.problem == problem
+	why = bounded.Text(why, bounded.Message)
+	same := by != o.link || o.kind == is && o.problem == why
 	if !same {
-		o.ready, o.problem, o.pending = ready, problem, false
+		o.kind, o.problem = is, why
 	}
 	o.mu.Unlock()
 	if !same {
-		o.changed(o.namespace)
+		o.changed()
 	}
 }
 
@@ -140,7 +162,7 @@ func (o *one) connect(ctx context.Context, a access.Access) error {
 	if err != nil {
 		return err
 	}
-	budget := o.cfg.Budgets.Open(a.Cluster(), func() { o.changed(o.namespace) })
+	budget := o.cfg.Budgets.Open(a.Cluster(), o.changed)
 	link, err := o.cfg.Connect(o.namespace, conn.Config(), budget.Wrap)
 	if err != nil {
 		budget.Close()
@@ -155,19 +177,19 @@ func (o *one) connect(ctx context.Context, a access.Access) error {
 }
 
 // disconnect ends the use of the cluster, if there is one.
-func (o *one) disconnect(why string, pending bool) {
+func (o *one) disconnect(is problem, why string) {
 	before := o.link
 	o.mu.Lock()
 	o.link = nil
 	why = bounded.Text(why, bounded.Message)
-	same := !o.ready && o.problem == why
-	o.ready, o.problem, o.pending = false, why, pending
+	same := o.kind == is && o.problem == why
+	o.kind, o.problem = is, why
 	o.mu.Unlock()
 	if before != nil {
 		before.stop()
 	}
 	if !same {
-		o.changed(o.namespace)
+		o.changed()
 	}
 }
 
@@ -202,7 +224,7 @@ func (s *secrets) watch(ctx context.Context) {
 			options.FieldSelector = s.field()
 			list, err := api.List(ctx, options)
 			if err != nil && !s.isListed() {
-				s.set(nil, false, fmt.Sprintf("%s cannot be read: %v", s.selector, err))
+				s.set(nil, ofSecret, fmt.Sprintf("%s cannot be read: %v", s.selector, err))
 			}
 			return list, err
 		},
@@ -211,7 +233,7 @@ func (s *secrets) watch(ctx context.Context) {
 			return api.Watch(ctx, options)
 		},
 	}
-	objectcache.Watch(ctx, "Secrets of the target cluster", from, s.labels, &objectcache.Mirror[*corev1.Secret]{
+	objectcache.Watch(quiet(ctx), "Secrets of the target cluster", from, s.labels, &objectcache.Mirror[*corev1.Secret]{
 		Store: s.store,
 		Mine: func() (all []metav1.Object) {
 			for _, secret := range s.store.All() {

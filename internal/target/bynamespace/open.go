@@ -18,14 +18,14 @@ import (
 // connection, which watches nothing: the caller needs some reads, now and then, of a cluster that
 // mostly has its users in another replica.
 func (t *Targets) Open(ctx context.Context, namespace string) (*target.Cluster, func(), error) {
-	cluster, release, err := t.open(ctx, namespace)
+	cluster, release, err := t.openForReads(ctx, namespace)
 	if err != nil {
 		return nil, nil, &target.UnavailableError{Namespace: namespace, Reason: bounded.Text(err.Error(), bounded.Message)}
 	}
 	return cluster, release, nil
 }
 
-func (t *Targets) open(ctx context.Context, namespace string) (*target.Cluster, func(), error) {
+func (t *Targets) openForReads(ctx context.Context, namespace string) (*target.Cluster, func(), error) {
 	a, err := t.readNow(ctx, namespace)
 	if err != nil {
 		return nil, nil, err
@@ -80,5 +80,8 @@ func (t *Targets) identify(ctx context.Context, namespace string, cluster *targe
 	if err != nil {
 		return fmt.Errorf("read Namespace %s to identify the cluster: %w", metav1.NamespaceSystem, err)
 	}
-	return t.cfg.Identify(ctx, namespace, is.UID)
+	if err := t.cfg.Identify(ctx, namespace, is.UID); err != nil {
+		return &otherClusterError{err}
+	}
+	return nil
 }

@@ -25,6 +25,15 @@ import (
 // connection costs lists.
 const linger = 30 * time.Second
 
+// What tenants can cause by changing their Secrets is limited: so often at once, and then one in
+// the interval. A Secret that has changed is used within readInterval.
+const (
+	readBurst    = 10
+	readInterval = 4 * time.Second
+	lineBurst    = 5
+	lineInterval = 10 * time.Minute
+)
+
 // Config is the configuration of Targets.
 type Config struct {
 	// Secrets watches Secrets of the control cluster.
@@ -62,6 +71,8 @@ type Link struct {
 type Targets struct {
 	cfg      Config
 	tasks    *pacing.Tasks
+	reads    *pacing.Rates[string] // of Secrets, by namespace
+	lines    *pacing.Rates[string] // of the log, by namespace
 	onNode   []func(of *target.Cluster, before, after *corev1.Node)
 	onChange []func(namespace string)
 	onServer []func(of *target.Cluster)
@@ -77,7 +88,10 @@ func New(cfg Config) (*Targets, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Targets{cfg: cfg, tasks: pacing.NewTasks(), all: map[string]*one{}}, nil
+	return &Targets{
+		cfg: cfg, tasks: pacing.NewTasks(), all: map[string]*one{},
+		reads: pacing.NewRates[string](readBurst, readInterval), lines: pacing.NewRates[string](lineBurst, lineInterval),
+	}, nil
 }
 
 // OnNodeChange is that of target.Resolver.
@@ -166,11 +180,4 @@ func (t *Targets) Namespaces() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Keys(t.all))
-}
-
-// changed reports a change of a namespace's target.
-func (t *Targets) changed(namespace string) {
-	for _, f := range t.onChange {
-		f(namespace)
-	}
 }

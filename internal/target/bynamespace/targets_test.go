@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +48,7 @@ type landscape struct {
 	mu     sync.Mutex
 	first  map[string]types.UID // clusters of namespaces
 	events []string             // of Nodes
+	log    []string
 }
 
 // newCluster returns a target cluster with Nodes.
@@ -84,7 +88,11 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 				l.events = append(l.events, of.Name+" -"+before.Name)
 			}
 		})
-		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), funcr.New(func(_, line string) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.log = append(l.log, line)
+		}, funcr.Options{})))
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -440,6 +448,74 @@ func TestTargetWithTooManyNodes(t *testing.T) {
 		l.expect(time.Second, "one", problem)
 		if n := cluster.Nodes.Len(); n != 0 {
 			t.Errorf("%d Nodes are kept", n)
+		}
+	})
+}
+
+// A tenant changes the Secret each second, and each version is invalid in another way.
+func TestSecretThatChangesAllTheTime(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		reports := 0
+		l.targets.OnChange(func(string) { reports++ })
+		l.targets.Use("one")
+		const seconds = 200
+		for i := range seconds {
+			l.put("one", "target", targettest.SecretOf(fmt.Sprintf("https://a.n%d.svc", i), "t"))
+			time.Sleep(time.Second)
+		}
+		if most := readBurst + seconds/int(readInterval/time.Second) + 1; reports < readBurst || reports > most {
+			t.Errorf("%d reports, want at most %d", reports, most)
+		}
+		if len(l.log) != 1 || !strings.Contains(l.log[0], "Target cluster is not available") {
+			t.Errorf("got the log %q, want one line", l.log)
+		}
+		l.put("one", "target", targettest.SecretOf("https://a.example", "t"))
+		l.expect(5*time.Second, "one", "node-1")
+		if len(l.log) != 2 || !strings.Contains(l.log[1], "Target cluster is available again") {
+			t.Errorf("got the log %q, want that it is available", l.log)
+		}
+		for range seconds { // of a Secret that is invalid in the same way each second time
+			l.put("one", "target", nil)
+			time.Sleep(readInterval)
+			l.put("one", "target", targettest.SecretOf("https://a.example", "t"))
+			time.Sleep(readInterval)
+		}
+		if most := lineBurst + int(2*seconds*readInterval/lineInterval) + 1; len(l.log) > most {
+			t.Errorf("%d lines in the log, want at most %d", len(l.log), most)
+		}
+	})
+}
+
+// Metrics of targets have a series for each reason, and none for a namespace.
+func TestMetricsOfTargets(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		l.put("one", "target", targettest.SecretOf("https://b.example", "t"))
+		l.put("two", "target", targettest.SecretOf("https://a.example", "t"))
+		l.first["two"] = "another"
+		for _, namespace := range []string{"one", "two", "three"} {
+			l.targets.Use(namespace)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(Collect(l.targets)...)
+		want := `
+# HELP mcf_open_targets Namespaces whose own target cluster this replica is connected to, or tries to be.
+# TYPE mcf_open_targets gauge
+mcf_open_targets 3
+# HELP mcf_target_nodes Nodes of target clusters of namespaces that are in memory.
+# TYPE mcf_target_nodes gauge
+mcf_target_nodes 2
+# HELP mcf_unavailable_targets Namespaces whose own target cluster is open and cannot be used, so that their machines wait.
+# TYPE mcf_unavailable_targets gauge
+mcf_unavailable_targets{reason="identity"} 1
+mcf_unavailable_targets{reason="nodes"} 0
+mcf_unavailable_targets{reason="opening"} 0
+mcf_unavailable_targets{reason="secret"} 1
+mcf_unavailable_targets{reason="server"} 0
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
 		}
 	})
 }
