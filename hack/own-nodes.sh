@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures what happens when Nodes die on which the fleet itself runs, and when all of them do: docs/adr/0016-statefulset-or-deployment.md
+# Measures what happens when Nodes die on which the fleet itself runs, and when all of them do: docs/adr/0015-statefulset-or-deployment.md
 # has the results. The fleet is a StatefulSet on real kubelets, whose Nodes are machines of the fleet. It takes about 20 minutes, most
 # of which are the time-outs of Kubernetes. Before: make build. usage: hack/own-nodes.sh
 set -euo pipefail

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,7 @@ var (
 	makeTarget   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 	codeSpan     = regexp.MustCompile("`([^`\n]+)`")
 	heading      = regexp.MustCompile(`^#+ +(.*?) *$`)
+	namedPage    = regexp.MustCompile(`docs/[\w/-]{2,}\.md`)
 	notInAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
@@ -53,6 +55,20 @@ func TestDocumentationNamesWhatExists(t *testing.T) {
 		for _, match := range codeSpan.FindAllStringSubmatch(text, -1) {
 			if looksLikePath(match[1]) && !exists(match[1]) {
 				t.Errorf("%s names %s, which does not exist", name, match[1])
+			}
+		}
+	})
+}
+
+// TestCodeNamesPagesThatExist: code, scripts and manifests name pages of docs/ that are there.
+func TestCodeNamesPagesThatExist(t *testing.T) {
+	walk(t, func(name string) {
+		if !slices.Contains([]string{".go", ".sh", ".yaml", ""}, path.Ext(name)) {
+			return
+		}
+		for _, page := range namedPage.FindAllString(string(read(t, name)), -1) {
+			if !exists(page) {
+				t.Errorf("%s names %s, which does not exist", name, page)
 			}
 		}
 	})
@@ -104,11 +120,12 @@ func TestFirstPagesAreShort(t *testing.T) {
 // layoutEntry matches a line of the layout: two spaces for each level, folders, and what is there.
 var layoutEntry = regexp.MustCompile(`^((?:  ){0,2})([a-z][\w-]*(?:/[\w-]+)*/(?:, [\w/-]+/)*)(?: |$)`)
 
-// TestLayoutNamesWhatExists: a folder that the layout of the architecture names is there.
+// TestLayoutNamesWhatExists: a folder that the layout of the architecture names is there, and each
+// folder of internal/ is in it.
 func TestLayoutNamesWhatExists(t *testing.T) {
 	_, layout, _ := strings.Cut(string(read(t, "docs/architecture.md")), "## The layout")
 	var above [3]string // the folders of each level
-	found := 0
+	named := map[string]bool{}
 	for line := range strings.SplitSeq(layout, "\n") {
 		entry := layoutEntry.FindStringSubmatch(line)
 		if entry == nil {
@@ -120,13 +137,22 @@ func TestLayoutNamesWhatExists(t *testing.T) {
 			if level > 0 {
 				above[level] = path.Join(above[level-1], folder)
 			}
-			if found++; !exists(above[level]) {
+			if named[above[level]] = true; !exists(above[level]) {
 				t.Errorf("docs/architecture.md: the layout names %s, which does not exist", above[level])
 			}
 		}
 	}
-	if found < 40 {
-		t.Errorf("docs/architecture.md: expected a layout of at least 40 folders, found %d", found)
+	if len(named) < 40 {
+		t.Errorf("docs/architecture.md: expected a layout of at least 40 folders, found %d", len(named))
+	}
+	folders, err := os.ReadDir(filepath.Join(root, "internal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if name := path.Join("internal", folder.Name()); folder.IsDir() && !named[name] {
+			t.Errorf("docs/architecture.md: the layout does not name %s", name)
+		}
 	}
 }
 
