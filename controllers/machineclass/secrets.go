@@ -15,10 +15,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// about returns the metadata of a Secret if a class of a namespace may use it; nil otherwise.
-// Secrets of other namespaces, which this fleet may not be allowed to read, do not concern the
-// class.
-func (c *Controller) about(ctx context.Context, key types.NamespacedName, by string) (*metav1.PartialObjectMetadata, error) {
+// secretMetadata returns the metadata of a Secret if a class of a namespace may use it; nil
+// otherwise. Secrets of other namespaces, which this fleet may not be allowed to read, do not
+// concern the class.
+func (c *Controller) secretMetadata(ctx context.Context, key types.NamespacedName, by string) (*metav1.PartialObjectMetadata, error) {
 	if !v1alpha1.MayExist(key) {
 		return nil, nil
 	}
@@ -37,7 +37,7 @@ func (c *Controller) about(ctx context.Context, key types.NamespacedName, by str
 
 // keepSecret adds our finalizer to a Secret that a class of a namespace uses.
 func (c *Controller) keepSecret(ctx context.Context, key types.NamespacedName, by string) error {
-	about, err := c.about(ctx, key, by)
+	about, err := c.secretMetadata(ctx, key, by)
 	if err != nil || about == nil || about.DeletionTimestamp != nil || slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
 		return err
 	}
@@ -55,15 +55,15 @@ func (c *Controller) reconcileSecret(ctx context.Context, key types.NamespacedNa
 // other than the given one keeps it. A Secret that is not, or no longer, shared with that namespace
 // is not changed: it is released under its own key.
 func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName, by string, except types.UID) error {
-	about, err := c.about(ctx, key, by)
+	about, err := c.secretMetadata(ctx, key, by)
 	if err != nil || about == nil || !slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
 		return err
 	}
-	h := keepers{secret: about, except: except}
-	if slices.ContainsFunc(c.cfg.View.Classes.All(), h.keeps) {
+	k := keepers{secret: about, except: except}
+	if slices.ContainsFunc(c.cfg.View.Classes.All(), k.keeps) {
 		return nil
 	}
-	hasFinalizer, err := c.isKept(ctx, h)
+	hasFinalizer, err := c.isKept(ctx, k)
 	if err != nil || hasFinalizer {
 		return err
 	}
@@ -79,23 +79,23 @@ type keepers struct {
 	except types.UID
 }
 
-func (h keepers) keeps(class *v1alpha1.MachineClass) bool {
-	key := types.NamespacedName{Namespace: h.secret.GetNamespace(), Name: h.secret.GetName()}
-	return class.UID != h.except && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) &&
-		slices.Contains(class.SecretKeys(), key) && v1alpha1.SharedWith(h.secret, class.Namespace)
+func (k keepers) keeps(class *v1alpha1.MachineClass) bool {
+	key := types.NamespacedName{Namespace: k.secret.GetNamespace(), Name: k.secret.GetName()}
+	return class.UID != k.except && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) &&
+		slices.Contains(class.SecretKeys(), key) && v1alpha1.SharedWith(k.secret, class.Namespace)
 }
 
 // mayKeep reports whether a class that cannot be decoded keeps the Secret; if its references cannot
 // be decoded either, it may.
-func (h keepers) mayKeep(f *decode.Failure) bool {
+func (k keepers) mayKeep(f *decode.Failure) bool {
 	var refs struct {
 		SecretRef            *corev1.SecretReference `json:"secretRef"`
 		CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef"`
 	}
 	if err := f.Into(&refs); err != nil {
-		return slices.Contains(f.Finalizers, v1alpha1.FinalizerName) && v1alpha1.SharedWith(h.secret, f.Namespace)
+		return slices.Contains(f.Finalizers, v1alpha1.FinalizerName) && v1alpha1.SharedWith(k.secret, f.Namespace)
 	}
-	return h.keeps(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
+	return k.keeps(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
 }
 
 // classesPage is the number of classes in one page of a list: a landscape has thousands, and one
@@ -104,11 +104,11 @@ const classesPage = 100
 
 // isKept reports, by live lists, whether a class keeps a Secret. Nearly always that is a class of
 // its own namespace; if the Secret is shared, it may be in any served namespace.
-func (c *Controller) isKept(ctx context.Context, h keepers) (bool, error) {
+func (c *Controller) isKept(ctx context.Context, k keepers) (bool, error) {
 	places := []string{c.cfg.Namespace}
 	if c.cfg.Namespace == metav1.NamespaceAll {
-		places = []string{h.secret.GetNamespace()}
-		if h.secret.GetAnnotations()[v1alpha1.AnnotationSharedWith] != "" {
+		places = []string{k.secret.GetNamespace()}
+		if k.secret.GetAnnotations()[v1alpha1.AnnotationSharedWith] != "" {
 			places = append(places, metav1.NamespaceAll)
 		}
 	}
@@ -119,8 +119,8 @@ func (c *Controller) isKept(ctx context.Context, h keepers) (bool, error) {
 	for _, place := range places {
 		kept := false
 		visit := func(page *v1alpha1.MachineClassList, undecodable []*decode.Failure) (done bool) {
-			kept = slices.ContainsFunc(page.Items, func(class v1alpha1.MachineClass) bool { return h.keeps(&class) }) ||
-				slices.ContainsFunc(undecodable, h.mayKeep)
+			kept = slices.ContainsFunc(page.Items, func(class v1alpha1.MachineClass) bool { return k.keeps(&class) }) ||
+				slices.ContainsFunc(undecodable, k.mayKeep)
 			return kept
 		}
 		what := fmt.Sprintf("the MachineClasses of namespace %q", place)

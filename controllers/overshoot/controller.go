@@ -87,68 +87,68 @@ func New(cfg Config) (*Controller, error) {
 }
 
 // Begin starts to count, because the session begins to lead. It returns at once.
-func (o *Controller) Begin() { o.rounds.Begin() }
+func (c *Controller) Begin() { c.rounds.Begin() }
 
 // Run counts until ctx ends.
-func (o *Controller) Run(ctx context.Context) {
-	o.rounds.Run(ctx, o.runner, o.round)
+func (c *Controller) Run(ctx context.Context) {
+	c.rounds.Run(ctx, c.runner, c.round)
 }
 
 // round enqueues the namespaces, spread over the period. What an earlier leadership has counted is
 // forgotten.
-func (o *Controller) round(first bool) {
-	namespaces := o.cfg.Namespaces()
-	o.mu.Lock()
-	maps.DeleteFunc(o.counts, func(namespace string, _ decide.Count) bool {
+func (c *Controller) round(first bool) {
+	namespaces := c.cfg.Namespaces()
+	c.mu.Lock()
+	maps.DeleteFunc(c.counts, func(namespace string, _ decide.Count) bool {
 		return first || !slices.Contains(namespaces, namespace)
 	})
-	o.mu.Unlock()
+	c.mu.Unlock()
 	for i, namespace := range namespaces {
-		o.runner.EnqueueAfter(namespace, o.cfg.Period/time.Duration(len(namespaces))*time.Duration(i))
+		c.runner.EnqueueAfter(namespace, c.cfg.Period/time.Duration(len(namespaces))*time.Duration(i))
 	}
 }
 
 // count counts the machines of a namespace, and freezes its MachineSets or ends their freezes.
 // After an error the count before stays, and the next attempt is compared with it.
-func (o *Controller) count(ctx context.Context, namespace string) (runner.Result, error) {
-	if !o.cfg.Serves(namespace) {
+func (c *Controller) count(ctx context.Context, namespace string) (runner.Result, error) {
+	if !c.cfg.Serves(namespace) {
 		return runner.Result{}, nil
 	}
-	o.mu.Lock()
-	before := o.counts[namespace]
-	o.mu.Unlock()
-	counter, err := o.observe(ctx, namespace, before)
+	c.mu.Lock()
+	before := c.counts[namespace]
+	c.mu.Unlock()
+	counter, err := c.observe(ctx, namespace, before)
 	if err != nil {
 		return runner.Result{}, err
 	}
 	var errs []error
-	for _, v := range counter.Decide(o.cfg.Limits) {
-		errs = append(errs, o.act(ctx, v))
+	for _, v := range counter.Decide(c.cfg.Limits) {
+		errs = append(errs, c.act(ctx, v))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return runner.Result{}, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.counts[namespace] = counter.Count()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[namespace] = counter.Count()
 	return runner.Result{}, nil
 }
 
 // observe reads a namespace: sizes before machines, so that a machine of a new size is not compared
 // with an old one.
-func (o *Controller) observe(ctx context.Context, namespace string, before decide.Count) (*decide.Counter, error) {
+func (c *Controller) observe(ctx context.Context, namespace string, before decide.Count) (*decide.Counter, error) {
 	var deployments []decide.Deployment
-	err := decode.EachPage(ctx, "MachineDeployments", o.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
+	err := decode.EachPage(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
 		for i := range page.Items {
 			d := &page.Items[i]
-			deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: o.cfg.Most(d)})
+			deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: c.cfg.Most(d)})
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	var sets []*v1alpha1.MachineSet
-	err = decode.EachPage(ctx, "MachineSets", o.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
+	err = decode.EachPage(ctx, "MachineSets", c.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
 		for i := range page.Items {
 			set := &page.Items[i]
 			// All sets are kept until they are counted.
@@ -160,17 +160,17 @@ func (o *Controller) observe(ctx context.Context, namespace string, before decid
 		return nil, err
 	}
 	counter := decide.NewCounter(before, sets, deployments)
-	machines := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
+	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
 	return counter, decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
 }
 
 // act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its
 // controller writes it while it creates machines. If its size has changed it is left to the next
 // count.
-func (o *Controller) act(ctx context.Context, v decide.Verdict) error {
+func (c *Controller) act(ctx context.Context, v decide.Verdict) error {
 	// It is for this write alone: what it remembers of writes is for controllers with a cache.
 	sets := patch.New(func(namespace string) patch.Patcher[*v1alpha1.MachineSet] {
-		return o.cfg.Machines.MachineSets(namespace)
+		return c.cfg.Machines.MachineSets(namespace)
 	})
 	set := v.Set
 	for attempt := 1; ; attempt++ {
@@ -180,14 +180,14 @@ func (o *Controller) act(ctx context.Context, v decide.Verdict) error {
 		_, err := sets.Commit(ctx, set, apply(v, set))
 		switch {
 		case err == nil:
-			o.report(ctx, v)
+			c.report(ctx, v)
 			return nil
 		case apierrors.IsNotFound(err):
 			return nil
 		case !apierrors.IsConflict(err) || attempt == freezeAttempts:
 			return fmt.Errorf("change the freeze of MachineSet %s/%s: %w", set.Namespace, set.Name, err)
 		}
-		if set, err = o.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		if set, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 			return nil
 		}
 		if err != nil {
@@ -210,13 +210,13 @@ func apply(v decide.Verdict, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
 }
 
 // report emits an Event on the set, and logs.
-func (o *Controller) report(ctx context.Context, v decide.Verdict) {
+func (c *Controller) report(ctx context.Context, v decide.Verdict) {
 	logger := klog.FromContext(ctx).WithValues(telemetry.KeyMachineSet, klog.KObj(v.Set), "why", v.Why)
 	if v.Freeze {
 		logger.Error(nil, "Froze MachineSet")
-		telemetry.EmitUnlogged(o.cfg.Events, v.Set, v1alpha1.EventFrozeMachineSet, v.Why+"; it creates no machines until there are fewer")
+		telemetry.EmitUnlogged(c.cfg.Events, v.Set, v1alpha1.EventFrozeMachineSet, v.Why+"; it creates no machines until there are fewer")
 		return
 	}
 	logger.Info("Unfroze MachineSet")
-	telemetry.EmitUnlogged(o.cfg.Events, v.Set, v1alpha1.EventUnfrozeMachineSet, v.Why+", and is no longer frozen")
+	telemetry.EmitUnlogged(c.cfg.Events, v.Set, v1alpha1.EventUnfrozeMachineSet, v.Why+", and is no longer frozen")
 }

@@ -44,37 +44,37 @@ func newBreakers(cfg Config, t *tree) *Breakers {
 
 // Report returns the report for the other replicas; ok is false before the first count. It returns
 // at once, and requests a new count, so that no change is missed for long.
-func (h *Breakers) Report() (text string, ok bool) {
-	h.recount()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lastReport, h.lastReport != ""
+func (b *Breakers) Report() (text string, ok bool) {
+	b.recount()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastReport, b.lastReport != ""
 }
 
 // Receive stores the reports of the replicas, by their names, this one among them, and which of
 // them holds each slot; "" means no replica. It returns at once.
-func (h *Breakers) Receive(texts map[string]string, holders []string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if maps.Equal(texts, h.texts) && slices.Equal(holders, h.holders) {
+func (b *Breakers) Receive(texts map[string]string, holders []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if maps.Equal(texts, b.texts) && slices.Equal(holders, b.holders) {
 		return
 	}
-	h.texts, h.holders = texts, holders
-	h.recount()
+	b.texts, b.holders = texts, holders
+	b.recount()
 }
 
 // Snapshots returns the open circuit breakers.
-func (h *Breakers) Snapshots() disruption.Snapshots {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.standing
+func (b *Breakers) Snapshots() disruption.Snapshots {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.standing
 }
 
 // restore records that the status of a root with these thresholds has an open circuit breaker, with
 // the given reason.
-func (h *Breakers) restore(t disruption.Thresholds, reason string, machines []disruption.Member) {
-	h.mu.Lock()
-	before, isNew := h.standing, false
+func (b *Breakers) restore(t disruption.Thresholds, reason string, machines []disruption.Member) {
+	b.mu.Lock()
+	before, isNew := b.standing, false
 	for _, member := range machines {
 		scope := member.Scope
 		switch {
@@ -83,21 +83,21 @@ func (h *Breakers) restore(t disruption.Thresholds, reason string, machines []di
 		case scope.Zone == "":
 			continue
 		}
-		isNew = h.state.Restore(t, scope, member.Machine.Namespace) || isNew
+		isNew = b.state.Restore(t, scope, member.Machine.Namespace) || isNew
 	}
-	h.standing = h.state.Snapshots()
-	after := h.standing
-	h.mu.Unlock()
+	b.standing = b.state.Snapshots()
+	after := b.standing
+	b.mu.Unlock()
 	if isNew {
-		h.recount()
-		h.announce(before, after)
+		b.recount()
+		b.announce(before, after)
 	}
 }
 
 // announce enqueues the roots that the difference between two snapshots affects.
-func (h *Breakers) announce(before, after disruption.Snapshots) {
+func (b *Breakers) announce(before, after disruption.Snapshots) {
 	for _, namespace := range concerned(before, after) {
-		h.changed(namespace)
+		b.changed(namespace)
 	}
 }
 
@@ -150,80 +150,80 @@ func union[K comparable, V any](a, b map[K]V) map[K]bool {
 }
 
 // recount requests a count.
-func (h *Breakers) recount() {
+func (b *Breakers) recount() {
 	select {
-	case h.dirty <- struct{}{}:
+	case b.dirty <- struct{}{}:
 	default:
 	}
 }
 
 // run counts after each change, and when time may have changed the result, until ctx ends.
-func (h *Breakers) run(ctx context.Context) {
+func (b *Breakers) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		again := h.count(ctx)
+		again := b.count(ctx)
 		select {
 		case <-ctx.Done():
-		case <-h.cfg.Clock.After(spacing):
+		case <-b.cfg.Clock.After(spacing):
 		}
-		h.wait(ctx, again)
+		b.wait(ctx, again)
 	}
 }
 
 // wait waits until something has changed, again has come, or ctx has ended.
-func (h *Breakers) wait(ctx context.Context, again time.Time) {
+func (b *Breakers) wait(ctx context.Context, again time.Time) {
 	var due <-chan time.Time
 	if !again.IsZero() {
-		due = h.cfg.Clock.After(again.Sub(h.cfg.Clock.Now()))
+		due = b.cfg.Clock.After(again.Sub(b.cfg.Clock.Now()))
 	}
 	select {
 	case <-ctx.Done():
-	case <-h.dirty:
+	case <-b.dirty:
 	case <-due:
 	}
 }
 
 // count counts the machines of this replica, adds the reports of others, and stores the result. It
 // returns when to count again without a change.
-func (h *Breakers) count(ctx context.Context) (again time.Time) {
-	h.mu.Lock()
-	texts, holders := h.texts, h.holders
-	h.mu.Unlock()
+func (b *Breakers) count(ctx context.Context) (again time.Time) {
+	b.mu.Lock()
+	texts, holders := b.texts, b.holders
+	b.mu.Unlock()
 	if holders == nil {
 		return time.Time{} // the number of slots is not known yet
 	}
-	reported, own := disruption.ParseReports(texts, holders), h.own(len(holders))
+	reported, own := disruption.ParseReports(texts, holders), b.own(len(holders))
 	total, complete := disruption.Sum(own, reported)
-	wanted := h.inUse()
-	h.mu.Lock()
-	h.state.Use(wanted)
-	again = h.state.Step(h.cfg.Clock.Now(), total, complete)
-	before := h.standing
-	h.standing, h.lastReport = h.state.Snapshots(), disruption.Report(h.cfg.Replica, own, reported, h.lastReport)
-	after := h.standing
-	h.mu.Unlock()
+	wanted := b.inUse()
+	b.mu.Lock()
+	b.state.Use(wanted)
+	again = b.state.Step(b.cfg.Clock.Now(), total, complete)
+	before := b.standing
+	b.standing, b.lastReport = b.state.Snapshots(), disruption.Report(b.cfg.Replica, own, reported, b.lastReport)
+	after := b.standing
+	b.mu.Unlock()
 	for t := range after.Of {
 		log(ctx, t, before.Of[t].Snapshot, after.Of[t].Snapshot)
 	}
-	h.announce(before, after)
+	b.announce(before, after)
 	return again
 }
 
 // own counts the machines of the slots that this replica holds and whose objects are all cached.
-func (h *Breakers) own(slots int) disruption.Own {
+func (b *Breakers) own(slots int) disruption.Own {
 	own := disruption.Own{}
 	for slot := range slots {
-		if h.cfg.Holds(slot) {
+		if b.cfg.Holds(slot) {
 			own[slot] = disruption.Counts{}
 		}
 	}
-	for _, m := range h.tree.view.Machines.All() {
-		slot, labelled := h.cfg.SlotOf(m.Labels)
+	for _, m := range b.tree.view.Machines.All() {
+		slot, labelled := b.cfg.SlotOf(m.Labels)
 		counts, ours := own[slot]
 		if !labelled || !ours {
 			continue
 		}
-		if n := h.tree.count(m, h.cfg.Clock.Now()); n != (disruption.Count{}) {
-			counts.Add(h.tree.scopeOf(m), m.Namespace, n)
+		if n := b.tree.count(m, b.cfg.Clock.Now()); n != (disruption.Count{}) {
+			counts.Add(b.tree.scopeOf(m), m.Namespace, n)
 		}
 	}
 	return own

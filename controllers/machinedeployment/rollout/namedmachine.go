@@ -73,13 +73,13 @@ func namedMachines(w World) (all []namedMachine) {
 }
 
 // markedStage returns the stage of a machine that is not being deleted.
-func (u namedMachine) markedStage(changed time.Time) stage {
-	mark := markOf(u.machine)
-	received, _ := changedByScaler(u.set)
+func (n namedMachine) markedStage(changed time.Time) stage {
+	mark := markOf(n.machine)
+	received, _ := changedByScaler(n.set)
 	switch {
-	case mark.IsZero() || u.machine.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered:
+	case mark.IsZero() || n.machine.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered:
 		return unmarked
-	case mark.After(received) && !u.at.After(changed):
+	case mark.After(received) && !n.at.After(changed):
 		return marked
 	}
 	return passedOn
@@ -156,10 +156,10 @@ func markNamed(w World) (v Verdict, decided bool) {
 // later than any time that the set has got: where the autoscaler has named another one within the
 // same second, or its clock was set back, the set would delete the machine before it has the size
 // that belongs to it, and create another one in its place.
-func (u namedMachine) withMark() *v1alpha1.Machine {
-	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
-	since := u.since
-	if received, _ := changedByScaler(u.set); !u.at.After(received) {
+func (n namedMachine) withMark() *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: *n.machine.ObjectMeta.DeepCopy()}
+	since := n.since
+	if received, _ := changedByScaler(n.set); !n.at.After(received) {
 		since = inWords(received.Add(time.Second))
 	}
 	if markOf(m).IsZero() {
@@ -176,8 +176,8 @@ const cordoned = 15 * time.Second
 
 // withUncordon returns a machine that is not deleted, in its desired state: the cordon of its Node
 // is removed later.
-func (u namedMachine) withUncordon(now time.Time) *v1alpha1.Machine {
-	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
+func (n namedMachine) withUncordon(now time.Time) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: *n.machine.ObjectMeta.DeepCopy()}
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationUncordonAt, inWords(now.Add(cordoned)))
 	return m
 }

@@ -53,8 +53,8 @@ type setCount struct {
 
 // isSizedAs reports whether the size of a set has not changed since another count, nor its
 // selector.
-func (is setCount) isSizedAs(before setCount) bool {
-	return before.generation == is.generation && before.replicas == is.replicas
+func (c setCount) isSizedAs(before setCount) bool {
+	return before.generation == c.generation && before.replicas == c.replicas
 }
 
 // deploymentCount is the count of a MachineDeployment.

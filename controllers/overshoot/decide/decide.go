@@ -65,11 +65,11 @@ func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
 }
 
 // alsoReleased returns the part of a sentence that reports the machines which the set has released.
-func (is setCount) alsoReleased() string {
-	if is.released == 0 {
+func (c setCount) alsoReleased() string {
+	if c.released == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" and has released %d that still exist", is.released)
+	return fmt.Sprintf(" and has released %d that still exist", c.released)
 }
 
 // setOvershoots reports whether a set has created machines beyond its replicas since the count

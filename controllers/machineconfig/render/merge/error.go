@@ -46,11 +46,11 @@ type Error struct {
 const mostNames = 10
 
 // Error returns the culprits and the fact.
-func (p *Error) Error() string {
-	if len(p.Culprits) == 0 {
-		return bounded.Text(p.Fact, bounded.Message)
+func (e *Error) Error() string {
+	if len(e.Culprits) == 0 {
+		return bounded.Text(e.Fact, bounded.Message)
 	}
-	return bounded.Text(fmt.Sprintf("MachineConfig %s: %s", listed(p.Culprits), p.Fact), bounded.Message)
+	return bounded.Text(fmt.Sprintf("MachineConfig %s: %s", listed(e.Culprits), e.Fact), bounded.Message)
 }
 
 // listed returns names, the first ones when there are many.
