@@ -96,14 +96,14 @@ type breaker struct {
 // A circuit breaker opens in all namespaces where too many machines are not Ready without those of
 // any one namespace. Otherwise it opens in the namespace with most of them, if too many are not
 // Ready because of these.
-func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally, complete bool) (again time.Time) {
-	h.complete = complete
+func (b *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally, complete bool) (again time.Time) {
+	b.complete = complete
 	for scope, tally := range total {
 		if where, isOpen := t.trips(scope, tally); isOpen {
-			h.trip(where)
+			b.trip(where)
 		}
 	}
-	for scope, is := range h.open {
+	for scope, is := range b.open {
 		tally := total[scope.in("")]
 		is.count = tally.Count
 		switch {
@@ -115,7 +115,7 @@ func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally
 		}
 		end := is.well.Add(t.CloseAfter)
 		if !end.After(now) {
-			delete(h.open, scope)
+			delete(b.open, scope)
 		} else if again.IsZero() || end.Before(again) {
 			again = end
 		}
@@ -127,28 +127,28 @@ func (h *Breakers) step(now time.Time, t Thresholds, total map[Scope]rankedTally
 // opened by the previous holder. It is open in that namespace only, since a root states nothing
 // about other namespaces, until this replica has seen few enough machines that are not Ready for
 // the required time: the start of that time is unknown. Restore reports whether the breaker is new.
-func (h *Breakers) Restore(scope Scope, namespace string) (isNew bool) {
+func (b *Breakers) Restore(scope Scope, namespace string) (isNew bool) {
 	scope = scope.in(namespace)
-	if h.open[scope] != nil {
+	if b.open[scope] != nil {
 		return false
 	}
-	h.trip(scope)
+	b.trip(scope)
 	return true
 }
 
 // trip opens the circuit breaker of a scope. Of one that is open it begins anew to time since when
 // few enough machines are not Ready.
-func (h *Breakers) trip(scope Scope) {
-	if h.open == nil {
-		h.open = map[Scope]*breaker{}
+func (b *Breakers) trip(scope Scope) {
+	if b.open == nil {
+		b.open = map[Scope]*breaker{}
 	}
-	h.open[scope] = &breaker{}
+	b.open[scope] = &breaker{}
 }
 
 // Snapshot returns the open circuit breakers, for decisions.
-func (h *Breakers) Snapshot() Snapshot {
-	s := Snapshot{Complete: h.complete, Open: map[Scope]Count{}}
-	for scope, is := range h.open {
+func (b *Breakers) Snapshot() Snapshot {
+	s := Snapshot{Complete: b.complete, Open: map[Scope]Count{}}
+	for scope, is := range b.open {
 		s.Open[scope] = is.count
 	}
 	return s

@@ -37,7 +37,7 @@ func disruptionOf(m *v1alpha1.Machine) Disruption {
 
 // Key identifies the replacement that the disruption allows: the same machine's next failure has
 // another one.
-func (p Disruption) Key() string { return fmt.Sprintf("%s@%d", p.UID, p.Since.Unix()) }
+func (d Disruption) Key() string { return fmt.Sprintf("%s@%d", d.UID, d.Since.Unix()) }
 
 // ReadDisruptions returns the disruptions that are recorded on a root. Errors: an annotation that
 // another client has written.
@@ -80,16 +80,16 @@ func WriteDisruptions(root metav1.Object, disruptions []Disruption) {
 // Allows reports whether one of the disruptions allows the machine to be replaced, in its current
 // state.
 func Allows(disruptions []Disruption, m *v1alpha1.Machine) bool {
-	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == m.UID && p.appliesTo(m) })
+	return slices.ContainsFunc(disruptions, func(d Disruption) bool { return d.UID == m.UID && d.appliesTo(m) })
 }
 
 // appliesTo reports whether the disruption is valid for the machine, which has the disruption's
 // UID, in its current state: in the phase in which the machine got it, or in the phase Failed,
 // which the disruption allows.
-func (p Disruption) appliesTo(m *v1alpha1.Machine) bool {
+func (d Disruption) appliesTo(m *v1alpha1.Machine) bool {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all other phases it is not replaced
 	case v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdateFailed:
-		return p.Since.Unix() == m.Status.CurrentStatus.LastUpdateTime.Unix() && !machinefacts.HasNoHealthTimeout(m)
+		return d.Since.Unix() == m.Status.CurrentStatus.LastUpdateTime.Unix() && !machinefacts.HasNoHealthTimeout(m)
 	case v1alpha1.MachineFailed:
 		return true
 	}

@@ -279,9 +279,9 @@ func Report(replica string, own Own, reports Reports, last string) string {
 }
 
 // countedByAnother reports whether another replica holds the slot, and has counted it.
-func (t Reports) countedByAnother(slot int, replica string) bool {
-	holder := t.holders[slot]
-	_, counted := t.by[holder][slot]
+func (r Reports) countedByAnother(slot int, replica string) bool {
+	holder := r.holders[slot]
+	_, counted := r.by[holder][slot]
 	return counted && holder != replica
 }
 
@@ -312,9 +312,9 @@ func Sum(own Own, reports Reports) (total map[Scope]Tally, complete bool) {
 
 // worst returns, scope by scope, the report of a slot with the most machines that are not Ready,
 // and of those the one with the fewest that are.
-func (t Reports) worst(slot int) (worst Counts, ok bool) {
+func (r Reports) worst(slot int) (worst Counts, ok bool) {
 	worst = Counts{}
-	for _, own := range t.by {
+	for _, own := range r.by {
 		counts, counted := own[slot]
 		ok = ok || counted
 		for scope, n := range counts {

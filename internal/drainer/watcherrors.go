@@ -28,44 +28,44 @@ func newWatchErrors(changed func()) *watchErrors {
 }
 
 // record records the result of an operation.
-func (t *watchErrors) record(ctx context.Context, what string, err error) {
+func (w *watchErrors) record(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return // the session has ended
 	}
-	t.mu.Lock()
-	_, was := t.errs[what]
+	w.mu.Lock()
+	_, was := w.errs[what]
 	if err != nil {
-		t.errs[what] = err
+		w.errs[what] = err
 	} else {
-		delete(t.errs, what)
+		delete(w.errs, what)
 	}
-	t.mu.Unlock()
+	w.mu.Unlock()
 	if was != (err != nil) {
-		t.changed()
+		w.changed()
 	}
 }
 
 // first returns one of the errors, the same while they persist; "" if there is none.
-func (t *watchErrors) first() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, what := range slices.Sorted(maps.Keys(t.errs)) {
-		return t.errs[what].Error()
+func (w *watchErrors) first() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(w.errs)) {
+		return w.errs[what].Error()
 	}
 	return ""
 }
 
 // follow wraps a source to record its errors.
-func (t *watchErrors) follow(name string, from objectcache.Source) objectcache.Source {
+func (w *watchErrors) follow(name string, from objectcache.Source) objectcache.Source {
 	return objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.List(ctx, options)
-			t.record(ctx, name+" list", err)
+			w.record(ctx, name+" list", err)
 			return list, err
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			watcher, err := from.Watch(ctx, options)
-			t.record(ctx, name+" watch", err)
+			w.record(ctx, name+" watch", err)
 			return watcher, err
 		},
 	}

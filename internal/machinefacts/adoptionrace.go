@@ -10,12 +10,12 @@ const attempts = 3
 
 // Next returns the race after an attempt, and whether the pass lists orphans of any slot again at
 // once.
-func (c AdoptionRace) Next(changed bool) (next AdoptionRace, again bool) {
+func (r AdoptionRace) Next(changed bool) (next AdoptionRace, again bool) {
 	if !changed {
 		return 0, false
 	}
-	return c + 1, c+1 < attempts
+	return r + 1, r+1 < attempts
 }
 
 // IsLost reports whether the pass leaves orphans alone.
-func (c AdoptionRace) IsLost() bool { return c >= attempts }
+func (r AdoptionRace) IsLost() bool { return r >= attempts }

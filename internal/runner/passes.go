@@ -101,19 +101,19 @@ func (p Pass[W, V]) step(ctx context.Context, world W) (is taken, err error) {
 	return is, err
 }
 
-type key struct{}
+type mayGoOnKey struct{}
 
 // WithMayGoOn returns a context for a pass that may continue while mayGoOn returns nil. It is
 // called from the pass and must not block.
 func WithMayGoOn(ctx context.Context, mayGoOn func() error) context.Context {
-	return context.WithValue(ctx, key{}, mayGoOn)
+	return context.WithValue(ctx, mayGoOnKey{}, mayGoOn)
 }
 
 // MayGoOn returns nil if a pass may continue. It is called between two steps of a pass, when no
 // step is incomplete. Errors: why the pass has to end, with that error; the holder that admits the
 // key next does the rest.
 func MayGoOn(ctx context.Context) error {
-	if mayGoOn, ok := ctx.Value(key{}).(func() error); ok {
+	if mayGoOn, ok := ctx.Value(mayGoOnKey{}).(func() error); ok {
 		return mayGoOn()
 	}
 	return nil

@@ -159,9 +159,9 @@ func (w *Watches) stopWaiting(who types.UID, key types.NamespacedName) {
 }
 
 // report wakes a waiter that has read other data, once.
-func (s *watched) report(one *waiter) {
-	if one.woken < s.news && one.seen != s.print {
-		one.woken = s.news
+func (w *watched) report(one *waiter) {
+	if one.woken < w.news && one.seen != w.print {
+		one.woken = w.news
 		one.wake()
 	}
 }

@@ -137,9 +137,9 @@ type counted struct {
 }
 
 // Attributes returns the attributes of the span and that number, if it is not 0.
-func (s counted) Attributes() []attribute.KeyValue {
-	if s.before == 0 {
-		return s.ReadOnlySpan.Attributes()
+func (c counted) Attributes() []attribute.KeyValue {
+	if c.before == 0 {
+		return c.ReadOnlySpan.Attributes()
 	}
-	return append(s.ReadOnlySpan.Attributes(), idlePassesKey.Int(s.before))
+	return append(c.ReadOnlySpan.Attributes(), idlePassesKey.Int(c.before))
 }

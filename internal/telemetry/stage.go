@@ -87,7 +87,7 @@ type StageIDs struct{}
 var _ sdktrace.IDGenerator = StageIDs{}
 
 // NewIDs returns the IDs of a span without a parent.
-func (g StageIDs) NewIDs(ctx context.Context) (of trace.TraceID, span trace.SpanID) {
+func (s StageIDs) NewIDs(ctx context.Context) (of trace.TraceID, span trace.SpanID) {
 	if is, demanded := ctx.Value(idsKey{}).(trace.SpanContext); demanded {
 		return is.TraceID(), is.SpanID()
 	}
@@ -95,7 +95,7 @@ func (g StageIDs) NewIDs(ctx context.Context) (of trace.TraceID, span trace.Span
 		binary.NativeEndian.PutUint64(of[:8], rand.Uint64()) //nolint:gosec // IDs are no secrets
 		binary.NativeEndian.PutUint64(of[8:], rand.Uint64()) //nolint:gosec // IDs are no secrets
 	}
-	return of, g.NewSpanID(ctx, of)
+	return of, s.NewSpanID(ctx, of)
 }
 
 // NewSpanID returns the ID of a span below another one.

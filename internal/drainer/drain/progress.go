@@ -87,7 +87,7 @@ type Blocked struct {
 }
 
 // isStuck reports whether the pod stays unless a user changes something, or the drain is forced.
-func (h Blocked) isStuck() bool { return h.IsMisconfigured || h.IsUncounted || h.IsUnevictable }
+func (b Blocked) isStuck() bool { return b.IsMisconfigured || b.IsUncounted || b.IsUnevictable }
 
 // addUnevictable returns the progress with one more pod that the eviction API cannot evict.
 func addUnevictable(p Progress, pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) Progress {
@@ -219,22 +219,22 @@ func stuckFirst(a, b Blocked) int {
 }
 
 // cause returns what blocks the pod.
-func (h Blocked) cause() string {
+func (b Blocked) cause() string {
 	kind := "PodDisruptionBudget "
-	if len(h.Budgets) > 1 {
+	if len(b.Budgets) > 1 {
 		kind = "PodDisruptionBudgets "
 	}
 	switch {
-	case h.IsUnevictable:
-		return "held by " + kind + list(h.Budgets) + ": the eviction API evicts no pod that several select; have one of them select it"
-	case h.IsMisconfigured:
-		return "held by " + kind + list(h.Budgets) + ", although all pods there are healthy: change what it allows"
-	case h.IsUncounted:
-		return "held by " + kind + list(h.Budgets) + ", which never allows the eviction of a pod without a controller: give it minAvailable as a number, or delete it"
-	case len(h.Budgets) > 0:
-		return "held by " + kind + list(h.Budgets)
-	case h.Why != "":
-		return "not removed: " + h.Why
+	case b.IsUnevictable:
+		return "held by " + kind + list(b.Budgets) + ": the eviction API evicts no pod that several select; have one of them select it"
+	case b.IsMisconfigured:
+		return "held by " + kind + list(b.Budgets) + ", although all pods there are healthy: change what it allows"
+	case b.IsUncounted:
+		return "held by " + kind + list(b.Budgets) + ", which never allows the eviction of a pod without a controller: give it minAvailable as a number, or delete it"
+	case len(b.Budgets) > 0:
+		return "held by " + kind + list(b.Budgets)
+	case b.Why != "":
+		return "not removed: " + b.Why
 	}
 	return "tried again soon"
 }

@@ -105,8 +105,8 @@ func (r *removal) awaitCount(pod *corev1.Pod, blockers []*policyv1.PodDisruption
 }
 
 // isAnswered reports whether all budgets have been written since their recount was requested.
-func (one Recount) isAnswered(guards []*policyv1.PodDisruptionBudget) bool {
-	return !slices.ContainsFunc(guards, func(b *policyv1.PodDisruptionBudget) bool { return b.ResourceVersion == one.Requested[b.UID] })
+func (r Recount) isAnswered(guards []*policyv1.PodDisruptionBudget) bool {
+	return !slices.ContainsFunc(guards, func(b *policyv1.PodDisruptionBudget) bool { return b.ResourceVersion == r.Requested[b.UID] })
 }
 
 // tallyOf returns the status of budgets for their pods. By whom and how often they were counted

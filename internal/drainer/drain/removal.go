@@ -211,7 +211,7 @@ func (r *removal) since(pod *corev1.Pod) time.Time {
 func (r *removal) volumesWith(pod *corev1.Pod) []volume {
 	var with []volume
 	for _, v := range volumesOf(r.facts, pod) {
-		if goAll(r.traffic.users[v.key], func(user *corev1.Pod) bool { return user == pod || r.going[user.UID] }) {
+		if allGoing(r.traffic.users[v.key], func(user *corev1.Pod) bool { return user == pod || r.going[user.UID] }) {
 			with = append(with, v)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 const (
 	// reportPause is the minimum time between two changed reports. Each costs a write.
 	reportPause = 5 * time.Second
-	// askAgain is when a target cluster that does not answer is tried again.
-	askAgain = 10 * time.Second
+	// retryTarget is when a target cluster that does not answer is tried again.
+	retryTarget = 10 * time.Second
 	// UndrainedPause is the wait before a drain is begun again that has ended with pods left, of a
 	// Node whose VM stays.
 	UndrainedPause = time.Minute
@@ -50,7 +50,7 @@ func (t Reported) Unanswered(now time.Time, node string, why error) (Reported, R
 	if node != "" {
 		text = fmt.Sprintf("Draining Node %s: the target cluster does not answer: %v", node, why)
 	}
-	return t.report(now, Report{State: Draining, Text: text, IsStuck: true, Wake: askAgain})
+	return t.report(now, Report{State: Draining, Text: text, IsStuck: true, Wake: retryTarget})
 }
 
 func (t Reported) report(now time.Time, r Report) (Reported, Report) {

@@ -53,7 +53,7 @@ func volumesOf(f Facts, pod *corev1.Pod) []volume {
 		if claim == nil || claim.Spec.VolumeName == "" {
 			continue
 		}
-		known, attachable := judge(f, claim.Spec.VolumeName)
+		known, attachable := attachability(f, claim.Spec.VolumeName)
 		if attachable {
 			recreated := v.PersistentVolumeClaim != nil && claim.DeletionTimestamp == nil && isRecreated(pod)
 			found = append(found, volume{key: claim.Spec.VolumeName, known: known, recreated: recreated})
@@ -62,9 +62,9 @@ func volumesOf(f Facts, pod *corev1.Pod) []volume {
 	return found
 }
 
-// judge reports whether a volume is attached to Nodes at all, and whether its detachment can be
-// observed.
-func judge(f Facts, key string) (known, attachable bool) {
+// attachability reports whether a volume is attached to Nodes at all, and whether its detachment
+// can be observed.
+func attachability(f Facts, key string) (known, attachable bool) {
 	pv := f.Volumes.PVs[key]
 	switch {
 	case f.Volumes.IDs[key] != "":
@@ -176,8 +176,8 @@ func follow(f Facts, isGoing func(*corev1.Pod) bool) traffic {
 		}
 	}
 	for key, users := range t.users {
-		if goAll(users, isGoing) {
-			t.moving[key], _ = judge(f, key)
+		if allGoing(users, isGoing) {
+			t.moving[key], _ = attachability(f, key)
 		}
 	}
 	for _, a := range f.Volumes.Attachments {
@@ -191,7 +191,7 @@ func follow(f Facts, isGoing func(*corev1.Pod) bool) traffic {
 	return t
 }
 
-func goAll(pods []*corev1.Pod, isGoing func(*corev1.Pod) bool) bool {
+func allGoing(pods []*corev1.Pod, isGoing func(*corev1.Pod) bool) bool {
 	for _, pod := range pods {
 		if !isGoing(pod) {
 			return false
@@ -207,7 +207,7 @@ func (t *traffic) idle(f Facts, key string) {
 		return
 	}
 	m, now := f.Memory.Volumes[key], f.Now
-	known, _ := judge(f, key)
+	known, _ := attachability(f, key)
 	switch {
 	case isAttached(f, key):
 		if m.IdleSince.IsZero() {

@@ -77,62 +77,62 @@ func (s *Server) watch(r *http.Request, t target, selected selection, query url.
 	return w, nil
 }
 
-func (w *Events) put(kind watch.EventType, object []byte) {
-	fmt.Fprintf(&w.rest, `{"type":%q,"object":%s}`+"\n", kind, object)
+func (e *Events) put(kind watch.EventType, object []byte) {
+	fmt.Fprintf(&e.rest, `{"type":%q,"object":%s}`+"\n", kind, object)
 }
 
-func (w *Events) putBookmark(annotations map[string]string) {
+func (e *Events) putBookmark(annotations map[string]string) {
 	note := ""
 	for key, value := range annotations {
 		note = fmt.Sprintf(`,"annotations":{%q:%q}`, key, value)
 	}
-	apiVersion, kind := w.target.group.String(), w.target.kind.name
-	if w.selected.partial {
+	apiVersion, kind := e.target.group.String(), e.target.kind.name
+	if e.selected.partial {
 		apiVersion, kind = metav1.SchemeGroupVersion.String(), "PartialObjectMetadata"
 	}
-	w.put(watch.Bookmark, fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}`, kind, apiVersion, w.next, note))
+	e.put(watch.Bookmark, fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}`, kind, apiVersion, e.next, note))
 }
 
 // Close ends the watch.
-func (w *Events) Close() error {
-	w.closing.Do(func() { close(w.closed) })
+func (e *Events) Close() error {
+	e.closing.Do(func() { close(e.closed) })
 	return nil
 }
 
 // Read returns bytes of the next event. Errors: io.EOF at the end of the watch, and that of the
 // request's context.
-func (w *Events) Read(p []byte) (int, error) {
-	for w.rest.Len() == 0 {
-		if err := w.wait(); err != nil {
+func (e *Events) Read(p []byte) (int, error) {
+	for e.rest.Len() == 0 {
+		if err := e.wait(); err != nil {
 			return 0, err
 		}
 	}
-	if w.Delay != nil {
-		if err := w.delay(); err != nil {
+	if e.Delay != nil {
+		if err := e.delay(); err != nil {
 			return 0, err
 		}
 	}
-	return w.rest.Read(p)
+	return e.rest.Read(p)
 }
 
 // delay waits for as long as Delay returns. Errors: the watch has ended meanwhile, by its own
 // timeout too.
-func (w *Events) delay() error {
+func (e *Events) delay() error {
 	for {
-		if isClosed(w.era) {
+		if isClosed(e.era) {
 			return io.EOF
 		}
-		delayed, atMost := w.Delay()
+		delayed, atMost := e.Delay()
 		if delayed == nil {
 			return nil
 		}
-		if !w.until.IsZero() {
-			atMost = min(atMost, w.until.Sub(w.server.now()))
+		if !e.until.IsZero() {
+			atMost = min(atMost, e.until.Sub(e.server.now()))
 		}
 		if atMost <= 0 {
 			return io.EOF
 		}
-		if err := w.pause(delayed, atMost); err != nil {
+		if err := e.pause(delayed, atMost); err != nil {
 			return err
 		}
 		if !isClosed(delayed) {
@@ -142,26 +142,26 @@ func (w *Events) delay() error {
 }
 
 // wait waits for one event, or for another change of state.
-func (w *Events) wait() error {
-	c, changed, ended := w.after()
+func (e *Events) wait() error {
+	c, changed, ended := e.after()
 	switch {
 	case ended:
 		return io.EOF
 	case c != nil:
-		return w.send(*c)
+		return e.send(*c)
 	}
 	idle := bookmarkEvery
-	if !w.until.IsZero() {
-		idle = min(idle, w.until.Sub(w.server.now()))
+	if !e.until.IsZero() {
+		idle = min(idle, e.until.Sub(e.server.now()))
 	}
 	if idle <= 0 {
 		return io.EOF
 	}
-	if err := w.pause(changed, idle); err != nil {
+	if err := e.pause(changed, idle); err != nil {
 		return err
 	}
-	if w.bookmark && idle == bookmarkEvery && !isClosed(changed) {
-		w.putBookmark(nil)
+	if e.bookmark && idle == bookmarkEvery && !isClosed(changed) {
+		e.putBookmark(nil)
 	}
 	return nil
 }
@@ -177,19 +177,19 @@ func isClosed(c <-chan struct{}) bool {
 
 // after returns the next change, or the channel that is closed at the next one. A watch continues
 // where it is, also when the history was compacted meanwhile.
-func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
-	w.server.mu.Lock()
-	defer w.server.mu.Unlock()
-	if isClosed(w.era) {
+func (e *Events) after() (next *change, changed <-chan struct{}, ended bool) {
+	e.server.mu.Lock()
+	defer e.server.mu.Unlock()
+	if isClosed(e.era) {
 		return nil, nil, true
 	}
-	st := w.server.storeOf(w.target.resource)
-	if w.next < st.trimmed {
+	st := e.server.storeOf(e.target.resource)
+	if e.next < st.trimmed {
 		return nil, nil, true
 	}
 	low, high := 0, len(st.history)
 	for low < high { // the first change after what was read
-		if middle := (low + high) / 2; st.history[middle].revision <= w.next {
+		if middle := (low + high) / 2; st.history[middle].revision <= e.next {
 			low = middle + 1
 		} else {
 			high = middle
@@ -197,40 +197,40 @@ func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
 	}
 	for ; low < len(st.history); low++ {
 		c := &st.history[low]
-		if w.selected.selects(c.before) || w.selected.selects(c.after) {
+		if e.selected.selects(c.before) || e.selected.selects(c.after) {
 			return c, nil, false
 		}
-		w.next = c.revision
+		e.next = c.revision
 	}
-	w.next = max(w.next, w.server.revision)
+	e.next = max(e.next, e.server.revision)
 	return nil, st.changed, false
 }
 
 // send sends an event of a change, when it is time.
-func (w *Events) send(c change) error {
-	if w.Lag != nil {
-		if late := w.Lag(c.at).Sub(w.server.now()); late > 0 {
-			if err := w.pause(nil, late); err != nil {
+func (e *Events) send(c change) error {
+	if e.Lag != nil {
+		if late := e.Lag(c.at).Sub(e.server.now()); late > 0 {
+			if err := e.pause(nil, late); err != nil {
 				return err
 			}
 		}
 	}
-	w.next = c.revision
-	was, is := w.selected.selects(c.before), w.selected.selects(c.after)
+	e.next = c.revision
+	was, is := e.selected.selects(c.before), e.selected.selects(c.after)
 	switch {
 	case was && is:
-		w.put(watch.Modified, c.after.bytes(w.selected.partial))
+		e.put(watch.Modified, c.after.bytes(e.selected.partial))
 	case is:
-		w.put(watch.Added, c.after.bytes(w.selected.partial))
+		e.put(watch.Added, c.after.bytes(e.selected.partial))
 	default: // it was deleted, or it left the selection: what is shown is the object of before
-		w.put(watch.Deleted, c.gone().bytes(w.selected.partial))
+		e.put(watch.Deleted, c.gone().bytes(e.selected.partial))
 	}
 	return nil
 }
 
 // pause waits for a channel to be closed, or for so long; 0 means without limit. Errors: the watch
 // ends meanwhile.
-func (w *Events) pause(until <-chan struct{}, d time.Duration) error {
+func (e *Events) pause(until <-chan struct{}, d time.Duration) error {
 	var timeout <-chan time.Time
 	if d > 0 {
 		timer := time.NewTimer(d) //nolint:forbidigo // in a bubble, whose time it is
@@ -242,11 +242,11 @@ func (w *Events) pause(until <-chan struct{}, d time.Duration) error {
 		return nil
 	case <-timeout:
 		return nil
-	case <-w.era:
+	case <-e.era:
 		return io.EOF
-	case <-w.closed:
+	case <-e.closed:
 		return io.ErrClosedPipe
-	case <-w.ctx.Done():
-		return w.ctx.Err()
+	case <-e.ctx.Done():
+		return e.ctx.Err()
 	}
 }
