@@ -59,7 +59,7 @@ func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 			second(namespaceswitch.New(namespaceswitch.Config{})), "Deployments, Pods, Client, SlotOf, Gate, Holds, Service, Clock",
 		},
 		"node.Config":        {second(node.New(node.Config{})), "Metadata, View, Targets, Clock"},
-		"bynamespace.Config": {second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, BlindAfter, Clock"},
+		"bynamespace.Config": {second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, Budgets, BlindAfter, Clock"},
 		"orphans.Config": {
 			second(orphans.New(orphans.Config{})),
 			"Machines, Metadata, Secrets, Leases, Sweeper, Targets, Events, Ledger, ControlCluster, Served, Held, Deletions, Gate, Token, " +
