@@ -56,7 +56,7 @@ func DefaultOptions() Options {
 		MCMWorkqueueMetrics: true,
 		Targets: TargetOptions{
 			Select:  bynamespace.Selection{Secret: "machine-controller-fleet-target"},
-			Refused: access.LinkLocal(),
+			Refused: access.Local(),
 		},
 		Fleet: FleetOptions{
 			Durations: member.DefaultConfig(),

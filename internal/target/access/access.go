@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -72,9 +73,18 @@ type Secret struct {
 	Data map[string][]byte
 }
 
-// LinkLocal returns the networks in which metadata services of clouds are.
-func LinkLocal() []netip.Prefix {
-	return []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:ec2::254/128")}
+// Local returns the networks that lead to the Pod of the fleet itself, and those with the metadata
+// services of clouds.
+func Local() []netip.Prefix {
+	var all []netip.Prefix
+	for _, network := range []string{
+		"127.0.0.0/8", "0.0.0.0/8", "::/127", // 0.0.0.0 and :: are the host itself, too
+		"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", // of AWS, Google
+		"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // of Alibaba, Azure, Oracle
+	} {
+		all = append(all, netip.MustParsePrefix(network))
+	}
+	return all
 }
 
 // Policy describes what every Access must fulfil.
@@ -149,14 +159,20 @@ func (p Policy) check(namespace string, a *Access) error {
 	if server.RawQuery != "" || server.Fragment != "" {
 		return fmt.Errorf("server: expected a URL without a query and a fragment")
 	}
-	if err := inNamespace(namespace, server, a); err != nil {
+	given, err := inNamespace("server", namespace, server)
+	if err != nil {
 		return err
 	}
-	a.Server = server.String()
+	a.Server, a.ServerName = server.String(), cmp.Or(a.ServerName, given)
 	if a.Proxy != "" {
-		if _, err := p.checkURL("proxy-url", a.Proxy, "http", "https"); err != nil {
+		proxy, err := p.checkURL("proxy-url", a.Proxy, "http", "https")
+		if err != nil {
 			return err
 		}
+		if _, err := inNamespace("proxy-url", namespace, proxy); err != nil {
+			return err
+		}
+		a.Proxy = proxy.String()
 	}
 	switch hasToken, hasCert := a.Token != "", a.ClientCert != "" || a.ClientKey != ""; {
 	case a.CA == "":
@@ -181,6 +197,8 @@ func (p Policy) checkURL(field, text string, schemes ...string) (*url.URL, error
 		return nil, fmt.Errorf("%s: expected a URL that begins with %s:// and has a host", field, strings.Join(schemes, ":// or "))
 	case u.User != nil:
 		return nil, fmt.Errorf("%s: expected a URL without user and password", field)
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }): // which names may be made of when it is connected to
+		return nil, fmt.Errorf("%s: expected a host of ASCII characters; write an international name in its form that begins with xn--", field)
 	}
 	if address, err := netip.ParseAddr(u.Hostname()); err == nil && p.Refuses(address) {
 		return nil, fmt.Errorf("%s: %s is in a network that no target cluster may be in; name the server by an address that the fleet may reach",
@@ -195,27 +213,27 @@ func (p Policy) Refuses(address netip.Addr) bool {
 	return slices.ContainsFunc(p.Refused, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
-// inNamespace completes the name of a Service, which a Pod of the namespace could write without it,
-// and refuses one of another namespace: a server there would get the credentials of this one.
-func inNamespace(namespace string, server *url.URL, a *Access) error {
-	host := strings.TrimSuffix(server.Hostname(), ".")
-	if _, err := netip.ParseAddr(host); err == nil {
-		return nil
+// inNamespace completes the name of a Service in a URL, which a Pod of the namespace could write
+// without it, and returns the name that was given then. Errors: a Service of another namespace, or a
+// Pod of it, by its name: it would get what is meant for this one.
+func inNamespace(field, namespace string, u *url.URL) (given string, err error) {
+	host := strings.TrimSuffix(u.Hostname(), ".")
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+		return "", nil
 	}
 	labels := strings.Split(strings.ToLower(host), ".")
-	switch {
-	case host == "localhost":
-	case len(labels) == 1:
-		if a.ServerName == "" {
-			a.ServerName = host
-		}
+	if len(labels) == 1 {
 		name := host + "." + namespace + ".svc"
-		if port := server.Port(); port != "" {
+		if port := u.Port(); port != "" {
 			name += ":" + port
 		}
-		server.Host = name
-	case len(labels) >= 3 && labels[2] == "svc" && labels[1] != namespace:
-		return fmt.Errorf("server: %s is a Service of namespace %s; expected one of namespace %s, or the public address of the server", host, labels[1], namespace)
+		u.Host = name
+		return host, nil
 	}
-	return nil
+	for i, label := range labels[1:] { // a Pod of a Service has labels before those of the Service
+		if of := labels[i]; i > 0 && label == "svc" && of != namespace {
+			return "", fmt.Errorf("%s: %s is in namespace %s of the control cluster; expected a Service of namespace %s, or the public address", field, host, of, namespace)
+		}
+	}
+	return "", nil
 }

@@ -73,7 +73,7 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 		}
 		l.targets, err = New(Config{
 			Secrets: l.control.Core().CoreV1(), Select: selected, Connect: l.connect, Identify: l.identify, BlindAfter: 10 * time.Second,
-			Clock: clock.RealClock{}, Budgets: budgets, Policy: access.Policy{Refused: access.LinkLocal()},
+			Clock: clock.RealClock{}, Budgets: budgets, Policy: access.Policy{Refused: access.Local()},
 		})
 		if err != nil {
 			t.Fatal(err)
