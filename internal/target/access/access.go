@@ -26,6 +26,10 @@ const (
 // bundle of several CAs has about 10 kB.
 const MaxBytes = 64 << 10
 
+// maxKey is the maximum size of a private key, in bytes: an RSA key of 8192 bits has 6.4 kB. A
+// larger one takes a processor minutes of each connection.
+const maxKey = 8 << 10
+
 // Access describes how a cluster is reached. Read returns valid ones.
 type Access struct {
 	// Server is the URL of the API server: https, host and port, and the path if there is one.
@@ -181,6 +185,8 @@ func (p Policy) check(namespace string, a *Access) error {
 		return fmt.Errorf("expected a token or a client certificate, got neither")
 	case hasCert && (a.ClientCert == "" || a.ClientKey == ""):
 		return fmt.Errorf("expected a client certificate and its key, got one of the two")
+	case len(a.ClientKey) > maxKey:
+		return fmt.Errorf("client key: expected at most %d bytes, got more; use a key of at most 8192 bits", maxKey)
 	case hasToken && strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fmt.Errorf("token: expected printable characters without spaces")
 	}

@@ -114,6 +114,7 @@ func TestRead(t *testing.T) {
 		"port of a Service of another one":      {data: parts(KeyServer, "https://_https._tcp.api.other.svc"), fails: "is in namespace other"},
 		"letters that become ASCII":             {data: parts(KeyServer, "https://api.other.\uff53vc"), fails: "server: expected a host of ASCII characters"},
 		"proxy in another namespace":            {data: config("https://a.example", ca+"\n    proxy-url: http://proxy.other.svc:3128", "token: T"), fails: "proxy-url: proxy.other.svc is in namespace other"},
+		"large client key":                      {data: parts(KeyToken, "", KeyClientCert, "x", KeyClientKey, strings.Repeat("x", maxKey+1)), fails: "client key: expected at most 8192 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var token *Secret
