@@ -29,6 +29,12 @@ const (
 	MaxBodies = 32 << 20
 	// MaxEvent is the maximum size of one event of a watch. An object has at most 1.5 MiB.
 	MaxEvent = 3 << 20
+	// maxHeader is the maximum size of the header of an answer, in bytes, of which an API server sends
+	// less than 2 kB.
+	maxHeader = 64 << 10
+	// maxUnread are the bytes of one answer, and of all by one connection, that are received before
+	// they are read, and so count for no other bound.
+	maxUnread, maxAllUnread = 1 << 20, 8 << 20
 )
 
 // Durations of a connection: until it is established, until TLS is, until an idle one is closed,
@@ -105,7 +111,10 @@ func (c *Connection) transport(a access.Access) (*http.Transport, error) {
 	transport := &http.Transport{
 		DialContext: c.dial, TLSClientConfig: verify, TLSHandshakeTimeout: tlsTimeout, IdleConnTimeout: idleTimeout,
 		MaxIdleConnsPerHost: maxIdleConns, ForceAttemptHTTP2: true,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		MaxResponseHeaderBytes: maxHeader,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxAllUnread,
+		},
 	}
 	if a.Proxy != "" {
 		proxy, err := url.Parse(a.Proxy)

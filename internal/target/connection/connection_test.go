@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,12 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 				}
 			},
 			want: "expected an answer of at most 16777216 bytes",
+		},
+		"large header": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["X"] = slices.Repeat([]string{strings.Repeat("x", 1<<10)}, 2*maxHeader>>10)
+			},
+			want: "response header list larger than advertised limit",
 		},
 		"refused network": {policy: loopback, want: "127.0.0.1 is in a network that no target cluster may be in"},
 	} {
