@@ -193,12 +193,17 @@ func (o *one) disconnect(is problem, why string) {
 	}
 }
 
+// mostSecrets is how many Secrets with the labels a namespace may have, of which the newest counts;
+// secretsPage are in one page of a list: each may have 1 MiB, and most of it is not kept.
+const mostSecrets, secretsPage = 100, 10
+
 // secrets are those that a selector selects.
 type secrets struct {
 	*one
 	selector
 
 	store *objectcache.Store[*corev1.Secret]
+	paged int // Secrets of the list that is being read
 
 	mu     sync.Mutex
 	listed bool
@@ -216,13 +221,32 @@ func (s *secrets) isListed() bool {
 	return s.listed
 }
 
+// trim removes from the Secrets of a page what is not used, before the next one is read. Errors:
+// too many since the first page.
+func (s *secrets) trim(first bool, page []corev1.Secret) error {
+	if first {
+		s.paged = 0
+	}
+	if s.paged += len(page); s.paged > mostSecrets {
+		return fmt.Errorf("expected at most %d, got more; delete those that are not used", mostSecrets)
+	}
+	for i := range page {
+		page[i].Data = access.Trim(page[i].Data)
+	}
+	return nil
+}
+
 // watch watches the Secrets until ctx ends.
 func (s *secrets) watch(ctx context.Context) {
 	api := s.cfg.Secrets.Secrets(s.namespace)
 	from := objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = s.field()
+			first := options.Continue == ""
+			options.FieldSelector, options.Limit = s.field(), secretsPage
 			list, err := api.List(ctx, options)
+			if err == nil {
+				err = s.trim(first, list.Items)
+			}
 			if err != nil && !s.isListed() {
 				s.set(nil, ofSecret, fmt.Sprintf("%s cannot be read: %v", s.selector, err))
 			}
@@ -243,7 +267,8 @@ func (s *secrets) watch(ctx context.Context) {
 		},
 		Keep: func(secret *corev1.Secret) (*corev1.Secret, bool) {
 			secret.Data = access.Trim(secret.Data)
-			return secret, true
+			_, known := s.store.Get(objectcache.Key(secret))
+			return secret, known || s.store.Len() < mostSecrets
 		},
 		Listed: func() {
 			s.mu.Lock()

@@ -58,18 +58,16 @@ func (t *Targets) readNow(ctx context.Context, namespace string) (access.Access,
 		if by == (selector{}) {
 			continue // no Secret with a token is configured
 		}
-		var all []*corev1.Secret
-		options := metav1.ListOptions{FieldSelector: by.field(), LabelSelector: by.labels}
+		options := metav1.ListOptions{FieldSelector: by.field(), LabelSelector: by.labels, Limit: secretsPage}
 		err := decode.UntilPage(ctx, by.String(), options, t.cfg.Secrets.Secrets(namespace).List, func(page *corev1.SecretList, _ []*decode.Failure) bool {
-			for i := range page.Items {
-				all = append(all, &page.Items[i])
+			for j := range page.Items {
+				found[i] = newer(found[i], &page.Items[j])
 			}
 			return false
 		})
 		if err != nil {
 			return access.Access{}, fmt.Errorf("%s cannot be read: %w", by, err)
 		}
-		found[i] = newest(all)
 	}
 	return t.accessOf(namespace, t.cfg.Select.main(), found[0], found[1])
 }

@@ -3,7 +3,6 @@ package bynamespace
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,13 +50,19 @@ func (s selector) String() string {
 }
 
 // newest returns the newest Secret, nil if there is none.
-func newest(all []*corev1.Secret) *corev1.Secret {
-	if len(all) == 0 {
-		return nil
+func newest(all []*corev1.Secret) (found *corev1.Secret) {
+	for _, secret := range all {
+		found = newer(found, secret)
 	}
-	return slices.MaxFunc(all, func(a, b *corev1.Secret) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
+	return found
+}
+
+// newer returns the newer one of two Secrets, of which a may be nil.
+func newer(a, b *corev1.Secret) *corev1.Secret {
+	if a != nil && cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name)) >= 0 {
+		return a
+	}
+	return b
 }
 
 // accessOf returns what the Secrets of a namespace say; token may be nil. Errors: a Secret that is

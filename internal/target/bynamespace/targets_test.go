@@ -274,6 +274,17 @@ func TestASecretByLabelWithTheTokenOfAnother(t *testing.T) {
 		l.expect(time.Second, "one", "node-1")
 		l.put("one", "generic-2", map[string][]byte{access.KeyKubeconfig: []byte("{}")})
 		l.expect(time.Second, "one", "Secret generic-2: ")
+		for i := range mostSecrets {
+			l.put("one", fmt.Sprintf("more-%03d", i), kubeconfig)
+		}
+		l.expect(time.Second, "one", "node-1")
+		if got := l.targets.all["one"].main.store.Len(); got != mostSecrets {
+			t.Errorf("%d Secrets are kept, want %d", got, mostSecrets)
+		}
+		l.targets.Leave("one")
+		l.expect(linger+time.Second, "one", "no machine of the namespace has needed it yet")
+		l.targets.Use("one")
+		l.expect(time.Second, "one", "expected at most 100, got more")
 	})
 }
 
