@@ -8,10 +8,10 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
 // Indexes of attachments.
@@ -23,7 +23,7 @@ const (
 // cluster is shared by the drains of one target cluster, from the begin of the first until idleFor
 // after the end of the last.
 type cluster struct {
-	client kubernetes.Interface
+	of *target.Cluster
 
 	budgets     *objectcache.Objects[*policyv1.PodDisruptionBudget]
 	claims      *objectcache.Objects[*corev1.PersistentVolumeClaim]
@@ -40,9 +40,10 @@ type cluster struct {
 }
 
 // newCluster begins to watch a cluster.
-func newCluster(s *watchSet, client kubernetes.Interface) *cluster {
+func newCluster(s *watchSet, of *target.Cluster) *cluster {
+	client := of.Client
 	c := &cluster{
-		client: client, sessions: map[*watchSession]bool{},
+		of: of, sessions: map[*watchSession]bool{},
 		budgets: objectcache.New[*policyv1.PodDisruptionBudget](), claims: objectcache.New[*corev1.PersistentVolumeClaim](),
 		volumes: objectcache.New[*corev1.PersistentVolume](), attachments: objectcache.New[*storagev1.VolumeAttachment](),
 		drivers: objectcache.New[*storagev1.CSIDriver](),
@@ -67,7 +68,7 @@ func share[T metav1.Object](s *watchSet, c *cluster, name string, from objectcac
 	c.unsynced++
 	into := mirror(all, trim, c.synced)
 	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) {
-		objectcache.Watch(ctx, name+" for drains", c.watchErrors.follow(name, from), "", into)
+		objectcache.Watch(ctx, name+" for drains", c.watchErrors.follow(name, bounded(c.of, from, bytesOfKind)), "", into)
 	}))
 }
 

@@ -2,6 +2,7 @@ package drainer
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -110,7 +112,7 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 	case drain.Watch:
 		facts.Sight = drain.Awaited
 		begun := d.begin(func() *watchSession {
-			return d.of.watches.Begin(task.Cluster.Client, facts.Node.Name, task.Owner.Wake)
+			return d.of.watches.Begin(task.Cluster, facts.Node.Name, task.Owner.Wake)
 		})
 		if begun {
 			klog.FromContext(ctx).Info("Draining Node", "node", facts.Node.Name, "aim", d.aim)
@@ -126,14 +128,19 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 // ListPods reads the pods of a Node from the API server, with what drains need of them.
 func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods []*corev1.Pod, err error) {
 	list := cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List
+	taken := int64(0)
 	err = decode.UntilPage(ctx, "the pods of Node "+node, OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {
 		for i := range page.Items {
+			taken += objectcache.SizeOf(&page.Items[i])
 			pods = append(pods, Trim(&page.Items[i]))
 		}
-		return false
+		return cluster.Name != "" && taken > bytesOfPods
 	})
 	if err != nil {
 		return nil, err
+	}
+	if cluster.Name != "" && taken > bytesOfPods {
+		return nil, fmt.Errorf("list the pods of Node %s: expected pods of together at most %d MiB, got more", node, int64(bytesOfPods>>20))
 	}
 	return pods, nil
 }

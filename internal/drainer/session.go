@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
 // watchSession is the view of one drain, from its begin to its end.
@@ -39,7 +39,7 @@ func OfNode(node string) metav1.ListOptions {
 
 // Begin begins to watch for the drain of a Node. wake is called, and must return soon, after each
 // change that affects the drain, until it ends.
-func (s *watchSet) Begin(client kubernetes.Interface, node string, wake func()) *watchSession {
+func (s *watchSet) Begin(of *target.Cluster, node string, wake func()) *watchSession {
 	session := &watchSession{set: s, node: node, wake: wake, pods: objectcache.New[*corev1.Pod](), awaited: map[string]bool{}}
 	session.pods.OnChange(func(before, after *corev1.Pod) {
 		if before == nil || after == nil || concerns(before, after) {
@@ -47,11 +47,11 @@ func (s *watchSet) Begin(client kubernetes.Interface, node string, wake func()) 
 		}
 	})
 	session.watchErrors = newWatchErrors(wake)
-	session.cluster = s.join(client, session)
+	session.cluster = s.join(of, session)
 	into := mirror(session.pods, Trim, session.podsSynced)
 	session.end = s.watches.Begin(func(ctx context.Context) {
-		pods := objectcache.From(client.CoreV1().Pods(metav1.NamespaceAll)).Fields(OfNode(node).FieldSelector)
-		objectcache.Watch(ctx, "pods of Node "+node, session.watchErrors.follow("pods", pods), "", into)
+		pods := objectcache.From(of.Client.CoreV1().Pods(metav1.NamespaceAll)).Fields(OfNode(node).FieldSelector)
+		objectcache.Watch(ctx, "pods of Node "+node, session.watchErrors.follow("pods", bounded(of, pods, bytesOfPods)), "", into)
 	})
 	return session
 }

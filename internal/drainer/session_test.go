@@ -3,7 +3,9 @@ package drainer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
 // bench is a Set that runs, in a bubble in which synctest.Wait waits until all news have arrived.
@@ -50,7 +53,7 @@ func inBench(t *testing.T, objects []runtime.Object, test func(b *bench)) {
 // drainOf begins to watch for the drain of a Node, and counts how often it is woken.
 func (b *bench) drainOf(node string) (*watchSession, *atomic.Int32) {
 	var woken atomic.Int32
-	s := b.set.Begin(b.client, node, func() { woken.Add(1) })
+	s := b.set.Begin(&target.Cluster{Name: "one", Client: b.client}, node, func() { woken.Add(1) })
 	return s, &woken
 }
 
@@ -241,6 +244,27 @@ func TestOnlyPodsOfTheNodeAreListed(t *testing.T) {
 		}
 		if asked != 2 {
 			b.Errorf("%d requests for pods, want a list and a watch", asked)
+		}
+		s.End()
+	})
+}
+
+// The cluster of a namespace may send any number, and any page may name a next one.
+func TestPodsOfANodeAreBounded(t *testing.T) {
+	pods := &corev1.PodList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: make([]corev1.Pod, 100)}
+	for i := range pods.Items {
+		pods.Items[i].Name, pods.Items[i].Annotations = fmt.Sprintf("p-%d", i), map[string]string{"large": strings.Repeat("x", 10<<10)}
+	}
+	inBench(t, nil, func(b *bench) {
+		b.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, pods, nil })
+		const want = "expected pods of together at most 8 MiB, got more"
+		if _, err := ListPods(b.Context(), &target.Cluster{Name: "one", Client: b.client}, "n"); err == nil || !strings.Contains(err.Error(), want) {
+			b.Errorf("got %v, want %s", err, want)
+		}
+		s, _ := b.drainOf("n")
+		synctest.Wait()
+		if got := s.WatchError(); !strings.Contains(got, "expected objects of together at most 8 MiB, got more") {
+			b.Errorf("got the error %q", got)
 		}
 		s.End()
 	})

@@ -1,0 +1,66 @@
+package objectcache
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// bytesOfObject is what an object takes in memory in addition to its encoding, at least.
+const bytesOfObject = 1 << 10
+
+// SizeOf returns about how many bytes an object takes, of which only generated types know their
+// content.
+func SizeOf(obj any) int64 {
+	if sized, is := obj.(interface{ Size() int }); is {
+		return int64(sized.Size()) + bytesOfObject
+	}
+	return bytesOfObject
+}
+
+// AtMost returns the source whose objects take at most that many bytes together, for one Watch of
+// a cluster that may send without end. A list with more fails. A watch fails when it has sent as
+// much again, so that a list shows what is left of that.
+func (s Source) AtMost(most int64) Source {
+	taken := &atomic.Int64{}
+	bounded := s
+	bounded.List = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		if options.Continue == "" {
+			taken.Store(0)
+		}
+		list, err := s.List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		err = meta.EachListItem(list, func(obj runtime.Object) error {
+			if taken.Add(SizeOf(obj)) > most {
+				return fmt.Errorf("expected objects of together at most %d MiB, got more", most>>20)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		return list, nil
+	}
+	bounded.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		events, err := s.Watch(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+			if taken.Add(SizeOf(event.Object)) > 2*most {
+				expired := apierrors.NewResourceExpired("the watch has sent much since its list").Status()
+				event = watch.Event{Type: watch.Error, Object: &expired}
+			}
+			return event, true
+		}), nil
+	}
+	return bounded
+}
