@@ -116,7 +116,7 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 		"--driver-socket=" + strings.Join(slices.Concat([]string{simulatedProvider + "=" + l.options.socketOf(pod.Name)}, l.sockets), ","),
 	}
 	if l.options.landscape() {
-		args = append(args, "--target=namespace")
+		args = append(args, "--target=namespace", "--target-refused-networks=169.254.0.0/16") // not loopback, where all servers of the lab are
 	} else {
 		args = append(args, "--target-kubeconfig="+folder.path(kubeconfigOf(pod, targetLink)))
 	}
