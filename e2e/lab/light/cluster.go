@@ -50,9 +50,11 @@ type Cluster struct {
 	address string
 	tls     *tls.Config
 
-	mu     sync.Mutex
-	tokens map[string]token // of service accounts
-	fault  Fault
+	mu      sync.Mutex
+	tokens  map[string]token // of service accounts
+	fault   Fault
+	changed chan struct{}    // closed when the fault changes
+	usage   map[string]Usage // by user
 }
 
 // token is the token of a service account, which is valid while a Secret exists.
@@ -74,7 +76,7 @@ func New(cfg Config, clk clock.WithTicker, log *slog.Logger) (*Cluster, error) {
 		return nil, fmt.Errorf("light cluster %s: %w", cfg.Name, errors.New("expected the certificate of its CA in PEM, got something else"))
 	}
 	c := &Cluster{
-		name: cfg.Name, server: apiserver.New(uuid.NewString()[:8], clk.Now), clock: clk, log: log, address: cfg.Listen, tokens: map[string]token{},
+		name: cfg.Name, server: apiserver.New(uuid.NewString()[:8], clk.Now), clock: clk, log: log, address: cfg.Listen, tokens: map[string]token{}, usage: map[string]Usage{}, changed: make(chan struct{}),
 		tls: &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: authority,
 		},

@@ -12,7 +12,8 @@ import (
 type Fault struct {
 	// Throttled has each request answered with 429, and a Retry-After of 1 s.
 	Throttled bool `json:"throttled,omitempty"`
-	// DelayMillis is how long the answer of each request is delayed; negative means without end.
+	// DelayMillis is how long the answer of each request is delayed, at most until the fault ends;
+	// negative means without limit.
 	DelayMillis int64 `json:"delayMillis,omitempty"`
 }
 
@@ -21,12 +22,14 @@ func (c *Cluster) SetFault(fault Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fault = fault
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // delay waits as the fault says. Errors: the request is not executed.
 func (c *Cluster) delay(r *http.Request) error {
 	c.mu.Lock()
-	fault := c.fault
+	fault, changed := c.fault, c.changed
 	c.mu.Unlock()
 	if fault.Throttled {
 		return apierrors.NewTooManyRequests("the API server is throttled: a fault of the lab", 1)
@@ -40,6 +43,8 @@ func (c *Cluster) delay(r *http.Request) error {
 	}
 	select {
 	case <-after:
+		return nil
+	case <-changed:
 		return nil
 	case <-r.Context().Done():
 		return fmt.Errorf("wait before the answer: %w", r.Context().Err())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http/httptest"
+	goruntime "runtime"
 	"testing"
 	"time"
 
@@ -240,5 +241,27 @@ func TestThrottledServerRefusesRequests(t *testing.T) {
 	b.SetFault(Fault{})
 	if _, err := client.Discovery().ServerVersion(); err != nil {
 		t.Errorf("no longer throttled: %v", err)
+	}
+}
+
+func TestServerThatHangsContinues(t *testing.T) {
+	b := newBed(t)
+	b.SetFault(Fault{DelayMillis: -1})
+	answered := make(chan error)
+	go func() {
+		_, err := b.admin().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		answered <- err
+	}()
+	for b.Usage()["admin"].Requests == 0 { // it is counted before it waits
+		goruntime.Gosched()
+	}
+	select {
+	case err := <-answered:
+		t.Errorf("answered while the server hangs: %v", err)
+	default:
+	}
+	b.SetFault(Fault{})
+	if err := <-answered; err != nil {
+		t.Errorf("answered when it continues: %v", err)
 	}
 }

@@ -36,6 +36,11 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	user, err := c.authenticate(r)
 	if err == nil {
+		isWatch := r.URL.Query().Get("watch") != ""
+		c.count(user.Username, isWatch)
+		if isWatch {
+			defer c.endWatch(user.Username)
+		}
 		err = c.delay(r)
 	}
 	if err == nil && strings.HasPrefix(user.Username, bootstrapUser) && r.URL.Path != reviewPath {

@@ -17,7 +17,8 @@ import (
 
 // Set has the clusters of one process.
 type Set struct {
-	// Listen is the address at which faults are set: with PUT /clusters/NAME/fault and a Fault.
+	// Listen is the address at which faults are set, with PUT /clusters/NAME/fault and a Fault, and at
+	// which GET /clusters returns the Usage by cluster and user.
 	Listen   string   `json:"listen"`
 	Clusters []Config `json:"clusters"`
 }
@@ -46,16 +47,16 @@ func (s Set) Run(ctx context.Context, clk clock.WithTicker, log *slog.Logger) er
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Listen)
 	if err != nil {
-		return fmt.Errorf("listen for faults: %w", err)
+		return fmt.Errorf("listen for control: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range all {
 		group.Go(func() error { return c.Run(ctx) })
 	}
-	server := &http.Server{Handler: faults(all), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: control(all), ReadHeaderTimeout: time.Minute}
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve faults: %w", err)
+			return fmt.Errorf("serve control: %w", err)
 		}
 		return nil
 	})
@@ -66,10 +67,17 @@ func (s Set) Run(ctx context.Context, clk clock.WithTicker, log *slog.Logger) er
 	return group.Wait()
 }
 
-// faults returns the handler by which faults are set.
-func faults(all map[string]*Cluster) http.Handler {
+// control returns the handler by which faults are set and usage is read.
+func control(all map[string]*Cluster) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /clusters", func(w http.ResponseWriter, _ *http.Request) {
+		usage := map[string]map[string]Usage{}
+		for name, c := range all {
+			usage[name] = c.Usage()
+		}
+		write(w, http.StatusOK, usage)
+	})
 	mux.HandleFunc("PUT /clusters/{name}/fault", func(w http.ResponseWriter, r *http.Request) {
 		c := all[r.PathValue("name")]
 		var fault Fault
