@@ -19,6 +19,7 @@ REPLICAS ?= 3
 NODES ?= 0
 CLUSTERS ?= 1
 LIGHT ?= 0
+LANDSCAPE_FLAGS ?=
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
 CLOUDS ?=
@@ -215,3 +216,8 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 bench: build ## Measure against the floor in LAB_DIR; a missed bar makes it fail
 	@go build -o bin/ ./e2e/bench
 	@exec bin/bench --lab-dir "$(LAB_DIR)"
+
+.PHONY: bench-landscape
+bench-landscape: build ## Measure a fleet of many target clusters: LANDSCAPE_FLAGS, such as --clusters=20 --light=180 --machines=5
+	@go build -o bin/ ./e2e/landscape
+	@exec bin/landscape $(LANDSCAPE_FLAGS)

@@ -27,6 +27,8 @@ type Request struct {
 	// URI has the selectors of a list or watch, and names a dry run.
 	URI  string
 	Code int
+	// Cluster is the prefix of the API server's processes, "" for the control cluster.
+	Cluster string
 	// Body is that of a patch of a Node; others are not logged.
 	Body json.RawMessage
 
@@ -62,17 +64,13 @@ type AuditPosition map[string]int64
 
 // auditLogs names the logs of all the lab's API servers.
 func (l *Lab) auditLogs() []string {
-	logs := []string{filepath.Join(l.Dir, "audit.log")}
-	if target := filepath.Join(l.Dir, "target-audit.log"); exists(target) {
-		logs = append(logs, target)
-	}
-	return logs
+	logs := []string{filepath.Join(l.Dir, auditLog)}
+	targets, _ := filepath.Glob(filepath.Join(l.Dir, "*-"+auditLog)) // the pattern is valid
+	return append(logs, targets...)
 }
 
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
+// auditLog is the audit log of the control cluster, and the end of the names of others.
+const auditLog = "audit.log"
 
 // AuditEnd returns the current end of the audit logs.
 func (l *Lab) AuditEnd() (AuditPosition, error) {
@@ -140,7 +138,8 @@ func (l *Lab) audited(since AuditPosition, stage string) ([]Request, error) {
 			}
 			ref := entry.ObjectRef
 			requests = append(requests, Request{
-				id: entry.AuditID, At: entry.At, Took: entry.At.Sub(entry.CameIn), User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
+				Cluster: strings.TrimSuffix(strings.TrimSuffix(filepath.Base(log), auditLog), "-"),
+				id:      entry.AuditID, At: entry.At, Took: entry.At.Sub(entry.CameIn), User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
 				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, Body: entry.Body,
 			})
 			return nil

@@ -35,8 +35,11 @@ const DefaultSlots = 256
 type Options struct {
 	// Dir is the lab's folder.
 	Dir string
-	// Clusters is 1 or 2; 0 means 1.
+	// Clusters is 1 or 2; 0 means 1. Above 2, or with Light, it is the number of target clusters that
+	// have a real API server and a namespace for each.
 	Clusters int
+	// Light is the number of target clusters that have a light API server.
+	Light int
 	// Replicas of the fleet; 0 means 1.
 	Replicas int
 	// Slots of the fleet; 0 means DefaultSlots.
@@ -163,7 +166,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		o.FleetFlags = strings.TrimSpace(fmt.Sprintf("--slots=%d %s", o.Slots, o.FleetFlags))
 	}
 	args := []string{
-		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes),
+		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--light", strconv.Itoa(o.Light), "--replicas", strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes),
 		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
 		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","), "--clouds", o.Clouds, "--drivers", o.Drivers,
 	}

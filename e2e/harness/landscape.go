@@ -1,0 +1,68 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// Member is a target cluster of a landscape. Its namespace in the control cluster has its name.
+type Member struct {
+	Name string
+	// Kind is "real" for a kube-apiserver, or "light".
+	Kind string
+}
+
+// IsLight reports whether the API server is one in memory.
+func (m Member) IsLight() bool { return m.Kind == "light" }
+
+// Members returns the target clusters of the landscape, real ones first.
+func (l *Lab) Members() (all []Member, err error) {
+	text, err := os.ReadFile(filepath.Join(l.Dir, "targets.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("target clusters of lab %s: %w", l.Dir, err)
+	}
+	return all, nil
+}
+
+// Rotate gives the fleet other credentials for a target cluster, or for all without a name.
+func (l *Lab) Rotate(ctx context.Context, name string) error {
+	return l.send(ctx, http.MethodPost, "/v1/targets/rotate?name="+url.QueryEscape(name), nil, nil)
+}
+
+// LightFault is what is wrong with the API server of a light cluster; the zero value is nothing.
+type LightFault struct {
+	// Throttled has requests answered with 429.
+	Throttled bool `json:"throttled,omitempty"`
+	// DelayMillis is how late requests are answered; negative means never.
+	DelayMillis int64 `json:"delayMillis,omitempty"`
+}
+
+// SetLightFault sets what is wrong with a light cluster.
+func (l *Lab) SetLightFault(ctx context.Context, name string, fault LightFault) error {
+	body, err := json.Marshal(fault)
+	if err != nil {
+		return fmt.Errorf("encode a fault: %w", err)
+	}
+	return send(ctx, http.MethodPut, l.Endpoint("light")+"/clusters/"+url.PathEscape(name)+"/fault", bytes.NewReader(body), nil)
+}
+
+// Usage is what one user has requested of a light cluster: how many requests, and how many watches
+// that are open.
+type Usage struct {
+	Requests int64 `json:"requests"`
+	Watches  int64 `json:"watches"`
+}
+
+// LightUsage returns the Usage by cluster and user.
+func (l *Lab) LightUsage(ctx context.Context) (all map[string]map[string]Usage, err error) {
+	return all, send(ctx, http.MethodGet, l.Endpoint("light")+"/clusters", nil, &all)
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+func TestPercentiles(t *testing.T) {
+	var hundred durations
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(100-i)*time.Second)
+	}
+	for _, c := range []struct {
+		d    durations
+		p    int
+		want time.Duration
+	}{{nil, 99, 0}, {durations{time.Second}, 50, time.Second}, {hundred, 50, 50 * time.Second}, {hundred, 99, 99 * time.Second}, {hundred, 100, 100 * time.Second}} {
+		if got := c.d.percentile(c.p); got != c.want {
+			t.Errorf("percentile %d of %d: expected %s, got %s", c.p, len(c.d), c.want, got)
+		}
+	}
+}
+
+func TestClusterIsCompleteWithTheDesiredMachinesOnly(t *testing.T) {
+	for _, c := range []struct {
+		machines map[string]bool
+		want     bool
+	}{{nil, false}, {map[string]bool{"a": true}, false}, {map[string]bool{"a": true, "b": false}, false}, {map[string]bool{"a": true, "b": true}, true}, {map[string]bool{"a": true, "b": true, "c": true}, false}} {
+		if got := complete(c.machines, 2); got != c.want {
+			t.Errorf("%v: expected %t, got %t", c.machines, c.want, got)
+		}
+	}
+}
