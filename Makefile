@@ -103,9 +103,9 @@ clean: ## Remove what was built; labs stay, stop them with lab-down
 ##@ Try it
 
 .PHONY: demo
-demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on its own control plane: REPLICAS (3), TRACING=1, PICTURE=file.svg; KEEP=1 leaves it running
+demo: build $(if $(tracing),build-jaeger) ## Watch a fleet at work on its own control plane: REPLICAS (3), CLUSTERS=5 for many target clusters, TRACING=1, PICTURE=file.svg; KEEP=1 leaves it running
 	@go build -o bin/ ./e2e/demo
-	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing) $(if $(PICTURE),--picture "$(PICTURE)")
+	@exec bin/demo --replicas "$(REPLICAS)" --clusters "$(CLUSTERS)" --light "$(LIGHT)" $(if $(filter-out 0 false no,$(KEEP)),--keep) $(if $(tracing),--tracing) $(if $(PICTURE),--picture "$(PICTURE)")
 
 .PHONY: lab-up
 lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), NODES (0), CLUSTERS (1), LIGHT (0), TRACING=1, MACHINE_CONFIGURATION=1, CLOUDSIM_FLAGS, FLEET_FLAGS, DAEMON_FLAGS, CLOUDS, DRIVERS

@@ -34,6 +34,8 @@ func run(ctx context.Context, args []string, out *os.File, stderr io.Writer) int
 	tracing := flags.Bool("tracing", false, "trace the fleet, and show one machine's life")
 	picture := flags.String("picture", "", "file for a picture of the run, as SVG")
 	replicas := flags.Int("replicas", 3, "number of replicas of the fleet at the start")
+	clusters := flags.Int("clusters", 1, "number of target clusters with a real API server; above 2, or with --light, each has a namespace")
+	light := flags.Int("light", 0, "number of target clusters with a light API server")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -48,6 +50,10 @@ func run(ctx context.Context, args []string, out *os.File, stderr io.Writer) int
 		fmt.Fprintf(stderr, "demo: --replicas must be at least 1, got %d\n", *replicas)
 		return exitUsage
 	}
+	if (*clusters > 2 || *light > 0) && *tracing {
+		fmt.Fprintln(stderr, "demo: --tracing is for one target cluster")
+		return exitUsage
+	}
 	tools, err := findTools()
 	if err != nil {
 		fmt.Fprintln(stderr, "demo:", err)
@@ -57,6 +63,6 @@ func run(ctx context.Context, args []string, out *os.File, stderr io.Writer) int
 		fmt.Fprintln(stderr, "demo: create a folder for the lab:", err)
 		return exitFailed
 	}
-	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, tracing: *tracing, drawTo: *picture, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}
+	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, clusters: *clusters, light: *light, tracing: *tracing, drawTo: *picture, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}
 	return d.end(ctx, d.play(ctx))
 }

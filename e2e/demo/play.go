@@ -25,14 +25,18 @@ type demo struct {
 	dir      string // of the lab
 	replicas int
 	keep     bool
-	tracing  bool
-	tools    tools
-	screen   *screen
-	began    time.Time
-	lab      *harness.Lab // nil before it is up
-	leases   *follower
-	timings  []timing
-	samples  []sample
+	// clusters and light are the numbers of target clusters with a real and with a light API server,
+	// as `lab up` has them.
+	clusters, light int
+	landscape       landscape
+	tracing         bool
+	tools           tools
+	screen          *screen
+	began           time.Time
+	lab             *harness.Lab // nil before it is up
+	leases          *follower
+	timings         []timing
+	samples         []sample
 	// drawTo is the file for the picture of the run; "" for none.
 	drawTo string
 	// followed is a machine whose slot was taken over, for the step that shows its life.
@@ -46,6 +50,9 @@ type step struct {
 }
 
 func (d *demo) steps() []step {
+	if d.isLandscape() {
+		return d.landscapeSteps()
+	}
 	steps := []step{
 		{"Start a lab", d.startLab},
 		{"Distribute the slots", d.shareTheWork},
@@ -151,7 +158,7 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 	var now scene
 	var silence error // The error of a lab that does not answer; briefly that is tolerated.
 	for start := time.Now(); ; {
-		p, err := observe(ctx, d.lab, d.leases)
+		p, err := d.observe(ctx)
 		if err == nil {
 			d.samples = append(d.samples, p.sample(time.Now()))
 			var broken error

@@ -253,10 +253,16 @@ func (d *demo) deleteAll(ctx context.Context) error {
 }
 
 func (d *demo) lookForRest(ctx context.Context) error {
-	d.screen.note("A MachineClass is removed last: every 5 s its holder checks whether a machine uses it.")
+	if !d.isLandscape() {
+		d.screen.note("A MachineClass is removed last: every 5 s its holder checks whether a machine uses it.")
+	}
 	var found []finding
 	err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) (err error) {
-		if found, err = leftovers(ctx, d.lab); err != nil {
+		search := leftovers
+		if d.isLandscape() {
+			search = d.landscape.leftovers
+		}
+		if found, err = search(ctx, d.lab); err != nil {
 			return err
 		}
 		return anyRemaining(found)
