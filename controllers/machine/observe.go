@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,13 +66,19 @@ type observer struct {
 }
 
 // observe returns a pass with what this process knows of the machine without a request. Errors: the
-// target cluster.
+// target cluster, unless the machine is being deleted.
 func (o *observer) observe(m *v1alpha1.Machine) (*pass, error) {
 	cluster, err := o.targets.For(m.Namespace)
+	problem := ""
+	if unavailable, is := errors.AsType[*target.UnavailableError](err); is && !unavailable.Pending && m.DeletionTimestamp != nil {
+		problem, err = unavailable.Reason, nil // a deletion goes on as far as it can, and reports why it waits
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", m.Namespace, err)
 	}
-	p := &pass{cluster: cluster, world: lifecycle.World{Limits: o.limits, Machine: m, NoTarget: cluster == nil, UnlabeledNodes: cluster != nil && cluster.Name != ""}}
+	p := &pass{cluster: cluster, world: lifecycle.World{
+		Limits: o.limits, Machine: m, NoTarget: cluster == nil && problem == "", TargetProblem: problem, UnlabeledNodes: cluster != nil && cluster.Name != "",
+	}}
 	o.outages.observe(p)
 	o.classes.observe(p)
 	p.world.Proven = o.memory.of(m.UID).proven

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -87,7 +89,17 @@ func TestTargetsByNamespace(t *testing.T) {
 			})
 		})
 		r.deleteRoot(served)
+		r.control.Remove("secrets", "c", o.Targets.Select.Secret)
 		r.deleteRoot(waiting)
+		r.until("the deletion of the machine without a target cluster reports that it waits", func() bool {
+			return strings.Contains(r.machinesOf("e")[0].Status.LastOperation.Description, "the target cluster is not available")
+		})
+		if r.run(5*time.Minute, func() bool { return len(r.machinesOf("e")) == 0 }) {
+			t.Error("its VM was deleted without a drain")
+		}
+		r.control.Edit("machines", "c", r.machinesOf("e")[0].Name, func(u *unstructured.Unstructured) {
+			u.SetLabels(labels.Merge(u.GetLabels(), labels.Set{v1alpha1.LabelForceDeletion: "true"}))
+		})
 		r.until("nothing is left", func() bool { return r.missing() == "" && len(r.control.List("machinedeployments")) == 0 })
 	})
 }

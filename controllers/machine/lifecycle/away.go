@@ -49,18 +49,38 @@ func waitWhileAway(w World, v Verdict) Verdict {
 	return rest(0)
 }
 
+// mayLeaveTarget reports whether a machine is deleted without what it has in a target cluster that
+// is not available, and may not exist any more: its user has requested that, or the cloud was never
+// asked for a VM. Its Secret cannot be created again in a namespace that is being deleted. A
+// bootstrap token expires.
+func mayLeaveTarget(w World) bool {
+	return w.TargetProblem != "" && w.Machine.DeletionTimestamp != nil && (isForced(w.Machine) || !mayHaveVM(w))
+}
+
 // isForced reports whether the user accepts that pods are lost.
 func isForced(m *v1alpha1.Machine) bool {
 	forced, _ := strconv.ParseBool(m.Labels[v1alpha1.LabelForceDeletion])
 	return forced
 }
 
-// deletionWaits is the report of a machine whose deletion waits for an API server.
-const deletionWaits = "Deletion pending: the API server of the target cluster does not answer, so that the Node cannot be drained. " +
-	"To delete the VM without a drain, set the label " + v1alpha1.LabelForceDeletion + "=true"
+// deletionWaits returns what a machine reports whose deletion waits for an API server.
+func deletionWaits(w World) string {
+	if w.TargetProblem != "" {
+		return "Deletion pending: the target cluster is not available, so that the Node cannot be drained: " + w.TargetProblem +
+			". To delete the VM without a drain, and leave the Node, set the label " + v1alpha1.LabelForceDeletion + "=true"
+	}
+	return "Deletion pending: the API server of the target cluster does not answer, so that the Node cannot be drained. " +
+		"To delete the VM without a drain, set the label " + v1alpha1.LabelForceDeletion + "=true"
+}
 
-// nodeWaits is its report when only its Node is left.
-const nodeWaits = "Deletion pending: the VM is deleted, and its Node is when the API server of the target cluster answers"
+// nodeWaits returns what it reports when only its Node is left.
+func nodeWaits(w World) string {
+	if w.TargetProblem != "" {
+		return "Deletion pending: the VM is deleted, and its Node is when the target cluster is available: " + w.TargetProblem +
+			". To leave the Node, set the label " + v1alpha1.LabelForceDeletion + "=true"
+	}
+	return "Deletion pending: the VM is deleted, and its Node is when the API server of the target cluster answers"
+}
 
 // reportAway reports, once, that the deletion of a machine waits. What it records takes the place
 // of the fact that the machine has not joined, as when a deletion begins.
@@ -68,14 +88,14 @@ func reportAway(w World) Verdict {
 	m, last := w.Machine.DeepCopy(), w.Machine.Status.LastOperation
 	noteToken(w, m)
 	if w.VM.State == VMAbsent {
-		setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: nodeWaits})
+		setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: nodeWaits(w)})
 		return Verdict{Do: Rest, Machine: m}
 	}
-	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateFailed, Description: deletionWaits}
+	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateFailed, Description: deletionWaits(w)}
 	setOperation(w, m, op)
 	v := Verdict{Do: Rest, Machine: m}
 	if last.Type != op.Type || last.State != op.State {
-		v = v.with(v1alpha1.EventDrainBlocked, deletionWaits)
+		v = v.with(v1alpha1.EventDrainBlocked, op.Description)
 	}
 	return v
 }

@@ -14,9 +14,14 @@ import (
 
 // Decide returns what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
+	w.NoTarget = w.NoTarget || mayLeaveTarget(w)
+	w.Reach.Away = w.Reach.Away || w.TargetProblem != "" && !w.NoTarget
 	v := decide(w)
-	if w.Reach.Away {
-		return waitWhileAway(w, v)
+	if !w.Reach.Away {
+		return v
+	}
+	if v = waitWhileAway(w, v); w.TargetProblem != "" && v.Do == Rest {
+		v.Wake = machinefacts.Sooner(v.Wake, machinefacts.TargetRecheck)
 	}
 	return v
 }

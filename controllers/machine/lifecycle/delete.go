@@ -190,7 +190,11 @@ func removeNode(w World) Verdict {
 
 // deleted describes what the machine had that does not exist any more, what is left alone, and why.
 func deleted(w World) string {
-	return whatIsGone(w) + "; reason: " + whyDeleted(w).Text()
+	left := ""
+	if w.TargetProblem != "" && NodeName(w.Machine) != "" {
+		left = fmt.Sprintf("; Node %q is left in the target cluster, which is not available", NodeName(w.Machine))
+	}
+	return whatIsGone(w) + left + "; reason: " + whyDeleted(w).Text()
 }
 
 // whatIsGone describes what the machine had that does not exist any more, and what is left alone.

@@ -38,7 +38,7 @@ var facts = map[string]func(w *World, value string) error{
 	"refused":    setRefused,     // refused: until 5m
 	"fought":     setFought,      // fought: until 5s, the Node was written too often
 	"servers":    setReach,       // servers: away since 5m; away since 5m, back since 15m; reached since 5m; of API servers
-	"target":     setTarget,      // target: none
+	"target":     setTarget,      // target: none; target: no Secret; why it is not available
 	"drained":    setDrained,     // drained: running until 10s; see drainWords
 	"disruption": setDisruption,  // disruption: allowed, unneeded
 	"token":      setToken,       // token: present, absent

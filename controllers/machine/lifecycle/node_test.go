@@ -28,7 +28,7 @@ func setFought(w *World, value string) (err error) {
 
 func setTarget(w *World, value string) error {
 	if w.NoTarget = value == "none"; !w.NoTarget {
-		return fmt.Errorf("expected none, got %q", value)
+		w.TargetProblem = value
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func Waits(w World, v Verdict) string {
 	}
 	w.Machine = m
 	switch _, isLater := waiting(w); {
-	case w.Reach.Away:
+	case w.Reach.Away, w.TargetProblem != "":
 		return "an API server that is away"
 	case w.Drain.State == drain.Draining && w.Drain.IsStuck, w.UpdateDrain.State == drain.Draining && w.UpdateDrain.IsStuck, w.PreservedDrain.State == preserve.DrainFailed:
 		return "a drain that is blocked"

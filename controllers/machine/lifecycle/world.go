@@ -36,6 +36,8 @@ type World struct {
 	// NoTarget reports whether there is no target cluster: the machine becomes no Node, and is done
 	// when its VM exists.
 	NoTarget bool
+	// TargetProblem is why the target cluster of the namespace is not available; "" if it is.
+	TargetProblem string
 	// UnlabeledNodes reports whether the Nodes of the target cluster carry no label of a slot: the
 	// cluster belongs to one namespace, and the replica that has the namespace watches all of them.
 	UnlabeledNodes bool
