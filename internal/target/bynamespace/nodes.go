@@ -2,6 +2,7 @@ package bynamespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -78,13 +79,19 @@ func (l *live) empty() {
 }
 
 // watchOnce watches the Nodes until ctx ends, or until there are too many, which it returns. The
-// target is available after the first list.
+// target is available after the first list. Before each other one the cluster is identified again:
+// the server may have been replaced by an empty one.
 func (l *live) watchOnce(ctx context.Context) *tooManyError {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	available := false
 	objectcache.Watch(quiet(ctx), "Nodes of a target cluster", objectcache.Source{
 		List: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			if available {
+				if err := l.identifyAgain(ctx); err != nil {
+					return nil, err
+				}
+			}
 			nodes, err := l.list(ctx, end)
 			if err != nil && !available && ctx.Err() == nil {
 				l.one.set(l, ofServer, fmt.Sprintf("its Nodes cannot be listed: %v", err))
@@ -111,7 +118,7 @@ func (l *live) watchOnce(ctx context.Context) *tooManyError {
 			return node, true
 		},
 		Listed: func() {
-			if !available && ctx.Err() == nil {
+			if ctx.Err() == nil {
 				available = true
 				l.one.set(l, none, "")
 			}
@@ -119,6 +126,16 @@ func (l *live) watchOnce(ctx context.Context) *tooManyError {
 	})
 	tooMany, _ := context.Cause(ctx).(*tooManyError) //nolint:errorlint // it is not wrapped
 	return tooMany
+}
+
+// identifyAgain returns an error unless the cluster is the one that the namespace had first.
+// Otherwise the target is not available.
+func (l *live) identifyAgain(ctx context.Context) error {
+	err := l.one.identify(ctx, l.one.namespace, l.Cluster)
+	if other, is := errors.AsType[*otherClusterError](err); is && ctx.Err() == nil {
+		l.one.set(l, ofCluster, other.Error())
+	}
+	return err
 }
 
 // list lists the Nodes, in pages of which each is trimmed before the next is read. Errors: those of

@@ -245,6 +245,22 @@ func TestAnotherClusterIsNotAvailable(t *testing.T) {
 	})
 }
 
+// Its API server is replaced by one of another cluster, at the same address and with the same CA.
+func TestClusterThatIsReplacedIsNotAvailable(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		l.put("one", "target", targettest.SecretOf("https://a.example", "t"))
+		l.targets.Use("one")
+		l.expect(time.Second, "one", "node-1")
+		l.clusters["https://a.example"].Restore(newCluster("empty").Save())
+		l.expect(time.Minute, "one", "it is another cluster than before")
+		if len(l.events) != 1 {
+			l.Errorf("the loss of its Nodes was reported: %v", l.events)
+		}
+		l.first["one"] = "empty"
+		l.expect(2*time.Minute, "one", "")
+	})
+}
+
 func TestClusterThatDoesNotDeliver(t *testing.T) {
 	inLandscape(t, byName, func(l *landscape) {
 		a := l.clusters["https://a.example"]
