@@ -19,7 +19,7 @@ type Gate[K comparable] struct {
 	switches    *Switches
 	inner       runner.Gate[K]
 	namespaceOf func(K) string
-	enqueue     func(K)
+	enqueue     func(K) // nil without Notify
 
 	mu      sync.Mutex
 	waiting map[string]map[K]bool // by namespace
@@ -31,7 +31,7 @@ func Guard[K comparable](s *Switches, inner runner.Gate[K], namespaceOf func(K) 
 	if s == nil {
 		return inner
 	}
-	g := &Gate[K]{switches: s, inner: inner, namespaceOf: namespaceOf, enqueue: func(K) {}, waiting: map[string]map[K]bool{}}
+	g := &Gate[K]{switches: s, inner: inner, namespaceOf: namespaceOf, waiting: map[string]map[K]bool{}}
 	s.OnChange(g.changed)
 	return g
 }
@@ -82,7 +82,13 @@ func (g *Gate[K]) Admit(ctx context.Context, key K) (context.Context, func(), bo
 	}, true
 }
 
+// wait records that a key waits for its namespace to be switched on, unless its object is unknown:
+// one that was deleted need not, and one that appears is enqueued then.
 func (g *Gate[K]) wait(namespace string, key K) {
+	if g.enqueue == nil || g.Group(key) < 0 {
+		g.forget(namespace, key)
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.waiting[namespace] == nil {

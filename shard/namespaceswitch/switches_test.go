@@ -63,6 +63,7 @@ func newBench(t *testing.T) *bench {
 	running.Go(func() { b.switches.Run(ctx) })
 	running.Go(func() { b.runner.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
+	synctest.Wait() // until the switches are listed
 	return b
 }
 
@@ -88,6 +89,22 @@ func TestPassesAreInterruptedAndResumed(t *testing.T) {
 			if b.turn(step.replicas); b.begun != step.begun || b.interrupted != step.interrupted {
 				t.Errorf("step %d: %d passes have begun and %d were interrupted, want %d and %d", round, b.begun, b.interrupted, step.begun, step.interrupted)
 			}
+		}
+	})
+}
+
+// unknown is the gate of a replica that knows no object.
+type unknown struct{ runner.Open[string] }
+
+func (unknown) Group(string) int { return -1 }
+
+func TestObjectsThatAreUnknownDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		gate, _ := Guard(b.switches, runner.Gate[string](unknown{}), func(key string) string { return key }).(*Gate[string])
+		gate.Notify(func(string) {})
+		if _, _, admitted := gate.Admit(t.Context(), "n"); admitted || len(gate.waiting) > 0 {
+			t.Errorf("admitted %t, and %v wait", admitted, gate.waiting)
 		}
 	})
 }

@@ -136,7 +136,7 @@ func beginAnew(w World, m *v1alpha1.Machine) (v Verdict, decided bool) {
 	m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(w.Now)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
-		Description: notReadyReason(w, m) + ". The health timeout begins anew, because the API server was away, or no replica ran",
+		Description: notReadyReason(w, m) + ". The health timeout begins anew, because the API server was away, no replica ran, or the namespace was switched off",
 	})
 	deadline, _ := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
 	return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}, true
