@@ -41,8 +41,8 @@ type sized struct {
 	Writes int `json:"writes"`
 }
 
-// refresh is what the cluster-autoscaler does before each of its passes: without an available
-// machine-controller-manager there is none.
+// refresh returns how many pods of machine-controller-manager are available. The cluster-autoscaler
+// begins no pass without one.
 func (s *scaler) refresh(ctx context.Context, g group) (int32, error) {
 	d, err := s.deploymentAPI.Deployments(g.namespace).Get(ctx, "machine-controller-manager", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
