@@ -189,7 +189,7 @@ func (s *drains) unanswered(ctx context.Context, p *pass, err error) error {
 	case err == nil:
 		d.Answered()
 		return nil
-	case ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err):
+	case ctx.Err() != nil || runner.NotOurs(err) || runner.Waits(err) || apierrors.IsConflict(err):
 		return err
 	}
 	report, ok := d.Unanswered(ctx, drain.ForDeletion(m, s.settings).Under(p.world.Reach, p.world.Now), lifecycle.NodeName(m), err)

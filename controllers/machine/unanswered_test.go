@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
@@ -71,6 +72,24 @@ func TestUnansweredDrainEndsOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that was not sent, because many are in flight, shows nothing about the target cluster.
+func TestDrainWhoseRequestsAreNotSentIsNotGivenUp(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.runs()
+		mend := refuses(b.target, "*", &target.UnavailableError{Reason: "requests are not sent", After: time.Second})
+		b.delete()
+		b.pass(b.limits.Drain.Timeout + time.Minute)
+		if reported := b.reported.List(); slices.Contains(reported, "Warning "+v1alpha1.EventDrainForced) || b.get() == nil {
+			t.Errorf("Events %q, want that the drain waits", reported)
+		}
+		mend()
+		b.pass(time.Minute)
+		if b.get() != nil {
+			t.Errorf("in the end: machine %v", b.get())
+		}
+	})
 }
 
 // The token of a machine that is being deleted is not needed. Its user, and its VM, do not wait for

@@ -92,6 +92,7 @@ func TestClustersThatHangHoldFewWorkers(t *testing.T) {
 		for i := range 10 {
 			hung = append(hung, budgets.Open(string(rune('a'+i)), func() { changes++ }))
 		}
+		begun := time.Now()
 		wave()
 		if held() != 400 {
 			t.Errorf("%d requests are in flight, want 400", held())
@@ -105,6 +106,9 @@ func TestClustersThatHangHoldFewWorkers(t *testing.T) {
 		}
 		time.Sleep(Timeout)
 		hanging.Wait()
+		if took := time.Since(begun); took != Timeout {
+			t.Errorf("the requests took %s, want %s", took, Timeout)
+		}
 		if held() != 0 || changes != 10 {
 			t.Errorf("after the timeout %d requests are in flight, and %d budgets have changed; want none, and 10", held(), changes)
 		}
