@@ -15,6 +15,9 @@ import (
 // bytesOfObject is what an object takes in memory in addition to its encoding, at least.
 const bytesOfObject = 1 << 10
 
+// boundedPage is how many objects are in one page of a Source with a bound.
+const boundedPage = 100
+
 // SizeOf returns about how many bytes an object takes, of which only generated types know their
 // content.
 func SizeOf(obj any) int64 {
@@ -34,6 +37,7 @@ func (s Source) AtMost(most int64) Source {
 		if options.Continue == "" {
 			taken.Store(0)
 		}
+		options.Limit = boundedPage
 		list, err := s.List(ctx, options)
 		if err != nil {
 			return nil, err
