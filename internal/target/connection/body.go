@@ -1,6 +1,7 @@
 package connection
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -8,21 +9,55 @@ import (
 )
 
 // bounded is the body of an answer that fails when it is too large, or all that are being read from
-// one connection are.
+// one connection are. All of it is read before the first part is returned, so that nothing is
+// decoded of one that fails.
 type bounded struct {
 	io.ReadCloser
 
-	all  *atomic.Int64 // bytes of answers that are being read
-	read int64
+	all        *inWork
+	isProtobuf bool
+	bytes      int64
+	values     int64
+	wasRead    bool
+	content    []byte // that was not returned yet
+	err        error
 }
 
-// Read reads on, and returns an error after MaxBody bytes, or MaxBodies of all.
+// inWork is what is being read from one connection.
+type inWork struct{ bytes, values atomic.Int64 }
+
+// Read returns the next part. Errors: an answer that is too large, those of the connection.
 func (b *bounded) Read(p []byte) (int, error) {
+	if !b.wasRead {
+		b.wasRead = true
+		b.content, b.err = io.ReadAll(readerFunc(b.receive))
+		if b.err == nil {
+			b.err = b.count()
+		}
+		if b.err != nil {
+			b.content = nil
+		}
+	}
+	if len(b.content) == 0 {
+		return 0, cmp.Or(b.err, io.EOF)
+	}
+	n := copy(p, b.content)
+	b.content = b.content[n:]
+	return n, nil
+}
+
+type readerFunc func(p []byte) (int, error)
+
+// Read calls the function.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// receive reads from the connection, and returns an error after MaxBody bytes, or MaxBodies of all.
+func (b *bounded) receive(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.read += int64(n)
-	all := b.all.Add(int64(n))
+	b.bytes += int64(n)
+	all := b.all.bytes.Add(int64(n))
 	switch {
-	case b.read > MaxBody:
+	case b.bytes > MaxBody:
 		return 0, fmt.Errorf("expected an answer of at most %d bytes, got a larger one", int64(MaxBody))
 	case all > MaxBodies:
 		return 0, fmt.Errorf("expected answers of together at most %d bytes at a time, got larger ones", int64(MaxBodies))
@@ -30,10 +65,21 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// count returns an error if there are too many values.
+func (b *bounded) count() error {
+	values, items := count(b.content, b.isProtobuf)
+	b.values = int64(values)
+	if all := b.all.values.Add(b.values); values > maxValues || items > MaxItems || all > maxAllValues {
+		return errTooManyValues
+	}
+	return nil
+}
+
 // Close ends the answer.
 func (b *bounded) Close() error {
-	b.all.Add(-b.read)
-	b.read = 0
+	b.all.bytes.Add(-b.bytes)
+	b.all.values.Add(-b.values)
+	b.bytes, b.values, b.content, b.wasRead, b.err = 0, 0, nil, true, io.ErrClosedPipe
 	return b.ReadCloser.Close()
 }
 
@@ -46,8 +92,8 @@ type events struct {
 	left       int64 // of the event, in protobuf
 	header     [4]byte
 
-	depth             int // in JSON
-	inText, isEscaped bool
+	message  []byte  // what was read of the event, in protobuf
+	document counter // in JSON
 }
 
 // Read reads on, and returns an error after MaxEvent bytes of one event.
@@ -58,7 +104,7 @@ func (e *events) Read(p []byte) (int, error) {
 		next = e.protobuf
 	}
 	if !next(p[:n]) {
-		return 0, fmt.Errorf("expected events of a watch of at most %d bytes, got a larger one", int64(MaxEvent))
+		return 0, fmt.Errorf("expected events of a watch of at most %d bytes and %d values, got a larger one", int64(MaxEvent), maxEventValues)
 	}
 	return n, err
 }
@@ -80,8 +126,14 @@ func (e *events) protobuf(part []byte) bool {
 			continue
 		}
 		n := min(e.left, int64(len(part)))
-		e.left -= n
+		e.message = append(e.message, part[:n]...)
 		part = part[n:]
+		if e.left -= n; e.left == 0 {
+			if ofMessage(e.message, 0, maxEventValues) > maxEventValues {
+				return false
+			}
+			e.message = e.message[:0]
+		}
 	}
 	return true
 }
@@ -89,23 +141,12 @@ func (e *events) protobuf(part []byte) bool {
 // json reports whether events are small enough, each of which is an object. What is between them
 // counts, too: a decoder keeps it.
 func (e *events) json(part []byte) bool {
-	for _, c := range part {
+	for _, b := range part {
 		e.event++
-		switch {
-		case e.isEscaped:
-			e.isEscaped = false
-		case e.inText:
-			e.isEscaped, e.inText = c == '\\', c != '"'
-		case c == '"':
-			e.inText = true
-		case c == '{', c == '[':
-			e.depth++
-		case c == '}', c == ']':
-			if e.depth--; e.depth <= 0 {
-				e.depth, e.event = 0, 0
-			}
+		if e.document.next(b) {
+			e.event, e.document = 0, counter{}
 		}
-		if e.event > MaxEvent {
+		if e.event > MaxEvent || e.document.values > maxEventValues {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -52,7 +53,7 @@ const (
 type Connection struct {
 	policy access.Policy
 	now    atomic.Pointer[credentials]
-	read   atomic.Int64 // bytes of answers that are being read
+	read   inWork
 }
 
 // credentials are an Access with the connections that are authenticated by it.
@@ -162,10 +163,12 @@ func (c *Connection) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = answer.Body.Close()
 		return nil, fmt.Errorf("expected an answer of an API server, got status %d that redirects to another address", answer.StatusCode)
 	}
+	encoding, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // as clients do; they refuse an invalid one
+	isProtobuf := encoding == runtime.ContentTypeProtobuf
 	if r.URL.Query().Get("watch") != "" && answer.StatusCode == http.StatusOK {
-		answer.Body = &events{ReadCloser: answer.Body, isProtobuf: strings.HasPrefix(answer.Header.Get("Content-Type"), runtime.ContentTypeProtobuf)}
+		answer.Body = &events{ReadCloser: answer.Body, isProtobuf: isProtobuf}
 	} else {
-		answer.Body = &bounded{ReadCloser: answer.Body, all: &c.read}
+		answer.Body = &bounded{ReadCloser: answer.Body, isProtobuf: isProtobuf, all: &c.read}
 	}
 	return answer, nil
 }

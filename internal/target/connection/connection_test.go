@@ -183,7 +183,7 @@ func TestAnswersThatAreTooLargeTogether(t *testing.T) {
 	for _, body := range append(open, body) {
 		_ = body.Close()
 	}
-	if got := c.read.Load(); got != 0 {
+	if got := c.read.bytes.Load() + c.read.values.Load(); got != 0 {
 		t.Errorf("%d bytes count as being read after all, want none", got)
 	}
 }
@@ -201,6 +201,8 @@ func TestEventsThatAreTooLarge(t *testing.T) {
 		{"a large one in JSON", "application/json", text(10) + text(MaxEvent), true},
 		{"no event in JSON", "application/json", strings.Repeat("\n", MaxEvent+1), true},
 		{"many in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", strings.Repeat(framed(MaxEvent/3, MaxEvent/3), 9), false},
+		{"many values in JSON", "application/json", `{"object":[` + strings.Repeat("{},", maxEventValues) + "{}]}", true},
+		{"many values in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", framed(2*maxEventValues+2, 0) + strings.Repeat("\x0a\x00", maxEventValues+1), true},
 		{"a large one in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", framed(5, 5) + framed(MaxEvent+1, 1), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,0 +1,89 @@
+package connection
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+)
+
+// pod returns one with as much as a large one has.
+func pod(i int) corev1.Pod {
+	of := corev1.Container{Name: "c", Image: "registry.example/image:v1", Env: make([]corev1.EnvVar, 20), VolumeMounts: make([]corev1.VolumeMount, 10)}
+	for j := range of.Env {
+		of.Env[j] = corev1.EnvVar{Name: fmt.Sprintf("NAME_%d", j), Value: "some value"}
+	}
+	for j := range of.VolumeMounts {
+		of.VolumeMounts[j] = corev1.VolumeMount{Name: fmt.Sprintf("volume-%d", j), MountPath: "/var/run/secrets/kubernetes.io"}
+	}
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p-%d", i), ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(
+			`{"f:metadata":{` + strings.Repeat(`"f:labels":{".":{},"f:app":{}},`, 50) + `"f:x":{}}}`)}}}},
+		Spec:   corev1.PodSpec{Containers: []corev1.Container{of, of, of}},
+		Status: corev1.PodStatus{Conditions: make([]corev1.PodCondition, 5), ContainerStatuses: make([]corev1.ContainerStatus, 3)},
+	}
+}
+
+// A page of large pods is read. Objects of some bytes that take gigabytes when they are decoded are
+// not.
+func TestAnswersWithTooManyValues(t *testing.T) {
+	var page corev1.PodList
+	for i := range 500 {
+		page.Items = append(page.Items, pod(i))
+	}
+	node := func(conditions int) *corev1.Node {
+		return &corev1.Node{Status: corev1.NodeStatus{Conditions: make([]corev1.NodeCondition, conditions)}}
+	}
+	hidden := []byte{0x0b, 0x0c} // an empty group, which is skipped
+	small := `{"kind":"Node","apiVersion":"v1","status":{"conditions":[` + strings.Repeat("{},", maxValues/2) + `{}]}}`
+	for _, tc := range []struct {
+		name    string
+		object  runtime.Object
+		more    []byte
+		isValid bool
+	}{
+		{"a page of pods", &page, nil, true},
+		{"many items", &corev1.NodeList{Items: make([]corev1.Node, MaxItems+2)}, nil, false},
+		{"many conditions", node(maxValues + 1), nil, false},
+		{"many conditions, and what is no message", node(maxValues + 1), []byte{0x07}, false},
+		{"many conditions, and a group", node(maxValues + 1), hidden, false},
+	} {
+		for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+			t.Run(tc.name+" as "+contentType, func(t *testing.T) {
+				info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), contentType)
+				content, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), tc.object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if content = append(content, tc.more...); contentType == runtime.ContentTypeJSON && len(content) > MaxBody {
+					content = []byte(small)
+				}
+				a := server(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", strings.ToUpper(contentType))
+					_, _ = w.Write(content)
+				})
+				c, err := New(access.Policy{}, a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				client, err := kubernetes.NewForConfig(c.Config())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err = client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); tc.isValid != (err == nil) ||
+					!tc.isValid && !strings.Contains(err.Error(), errTooManyValues.Error()) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+	}
+}
