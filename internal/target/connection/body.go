@@ -15,6 +15,7 @@ type bounded struct {
 	io.ReadCloser
 
 	all        *inWork
+	most       int64 // bytes
 	isProtobuf bool
 	bytes      int64
 	values     int64
@@ -51,14 +52,14 @@ type readerFunc func(p []byte) (int, error)
 // Read calls the function.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// receive reads from the connection, and returns an error after MaxBody bytes, or MaxBodies of all.
+// receive reads from the connection, and returns an error after the most bytes, or MaxBodies of all.
 func (b *bounded) receive(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytes += int64(n)
 	all := b.all.bytes.Add(int64(n))
 	switch {
-	case b.bytes > MaxBody:
-		return 0, fmt.Errorf("expected an answer of at most %d bytes, got a larger one", int64(MaxBody))
+	case b.bytes > b.most:
+		return 0, fmt.Errorf("expected an answer of at most %d bytes, got a larger one", b.most)
 	case all > MaxBodies:
 		return 0, fmt.Errorf("expected answers of together at most %d bytes at a time, got larger ones", int64(MaxBodies))
 	}

@@ -30,6 +30,8 @@ const (
 	MaxBodies = 32 << 20
 	// MaxEvent is the maximum size of one event of a watch. An object has at most 1.5 MiB.
 	MaxEvent = 3 << 20
+	// MaxError is the maximum size of an answer that reports a failure: its text is logged.
+	MaxError = 16 << 10
 	// maxHeader is the maximum size of the header of an answer, in bytes, of which an API server sends
 	// less than 2 kB.
 	maxHeader = 64 << 10
@@ -163,12 +165,17 @@ func (c *Connection) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = answer.Body.Close()
 		return nil, fmt.Errorf("expected an answer of an API server, got status %d that redirects to another address", answer.StatusCode)
 	}
+	answer.Header.Del("Warning")                                             // client-go logs each of them
 	encoding, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // as clients do; they refuse an invalid one
 	isProtobuf := encoding == runtime.ContentTypeProtobuf
 	if r.URL.Query().Get("watch") != "" && answer.StatusCode == http.StatusOK {
 		answer.Body = &events{ReadCloser: answer.Body, isProtobuf: isProtobuf}
 	} else {
-		answer.Body = &bounded{ReadCloser: answer.Body, isProtobuf: isProtobuf, all: &c.read}
+		most := int64(MaxBody)
+		if answer.StatusCode >= http.StatusBadRequest {
+			most = MaxError
+		}
+		answer.Body = &bounded{ReadCloser: answer.Body, most: most, isProtobuf: isProtobuf, all: &c.read}
 	}
 	return answer, nil
 }

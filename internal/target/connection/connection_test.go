@@ -42,6 +42,7 @@ func TestOtherCredentialsInterruptNoRequest(t *testing.T) {
 	var seen, connections atomic.Value
 	a := server(t, func(w http.ResponseWriter, r *http.Request) {
 		seen.Store(r.Header.Get("Authorization"))
+		w.Header().Set("Warning", `299 - "logged"`)
 		if r.URL.Query().Get("watch") == "" {
 			connections.Store(r.RemoteAddr)
 			return
@@ -70,6 +71,9 @@ func TestOtherCredentialsInterruptNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
+	if got := answer.Header.Get("Warning"); got != "" {
+		t.Errorf("got the warning %s", got)
+	}
 	if got := seen.Load(); got != "Bearer two" || answer.ProtoMajor != 2 {
 		t.Errorf("got %v by HTTP/%d, want the new token by HTTP/2", got, answer.ProtoMajor)
 	}
@@ -100,6 +104,13 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 				}
 			},
 			want: "expected an answer of at most 16777216 bytes",
+		},
+		"large failure": {
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = w.Write(bytes.Repeat([]byte("x"), MaxError+1))
+			},
+			want: "expected an answer of at most 16384 bytes",
 		},
 		"large header": {
 			handler: func(w http.ResponseWriter, _ *http.Request) {

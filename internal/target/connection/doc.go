@@ -3,9 +3,9 @@
 //
 // Guarantees: other credentials of the same server are used for the next request, and interrupt
 // none. No answer makes the process connect to another server, and none is larger than MaxBody, no
-// event of a watch than MaxEvent, and all answers that are being read than MaxBodies. What has more values than objects of
-// Kubernetes have is not decoded. An address in
-// a refused network is not connected to, by any name.
+// failure than MaxError, no event of a watch than MaxEvent, and all answers that are being read
+// than MaxBodies. What has more values than objects of Kubernetes have is not decoded. An address
+// in a refused network is not connected to, by any name.
 //
 // Not guaranteed: that a watch ends when its credentials do.
 package connection
