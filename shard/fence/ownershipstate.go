@@ -27,41 +27,41 @@ type ownershipState struct {
 	passes   map[*context.CancelCauseFunc]Ownership
 }
 
-func (h *ownershipState) begin(epoch int64, a action) (done func(), why Refusal) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *ownershipState) begin(epoch int64, a action) (done func(), why Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case !h.held || h.epoch != epoch:
+	case !s.held || s.epoch != epoch:
 		return nil, Lost
-	case h.stopping && a != write:
+	case s.stopping && a != write:
 		return nil, Stopping
 	}
-	h.inFlight++
-	return sync.OnceFunc(h.done), ""
+	s.inFlight++
+	return sync.OnceFunc(s.done), ""
 }
 
 // mayGoOn returns why a pass of that epoch has to end after its current step; "" if it may
 // continue.
-func (h *ownershipState) mayGoOn(epoch int64) Refusal {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *ownershipState) mayGoOn(epoch int64) Refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case !h.held || h.epoch != epoch:
+	case !s.held || s.epoch != epoch:
 		return Lost
-	case h.stopping:
+	case s.stopping:
 		return Stopping
 	}
 	return ""
 }
 
-func (h *ownershipState) done() {
-	h.mu.Lock()
-	h.inFlight--
+func (s *ownershipState) done() {
+	s.mu.Lock()
+	s.inFlight--
 	var waiting []func()
-	if h.inFlight == 0 {
-		waiting, h.whenIdle = h.whenIdle, nil
+	if s.inFlight == 0 {
+		waiting, s.whenIdle = s.whenIdle, nil
 	}
-	h.mu.Unlock()
+	s.mu.Unlock()
 	for _, idle := range waiting {
 		idle()
 	}
@@ -69,143 +69,143 @@ func (h *ownershipState) done() {
 
 // arrived records the trace of the hand-over or take-over by which the slot has come under an
 // epoch.
-func (h *ownershipState) arrived(epoch int64, traceparent string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.arrival, h.arrivedAt = traceparent, epoch
+func (s *ownershipState) arrived(epoch int64, traceparent string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arrival, s.arrivedAt = traceparent, epoch
 }
 
 // arrivalOf returns the trace by which the slot has come under an epoch; "" when it is not known.
-func (h *ownershipState) arrivalOf(epoch int64) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.arrivedAt != epoch {
+func (s *ownershipState) arrivalOf(epoch int64) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.arrivedAt != epoch {
 		return ""
 	}
-	return h.arrival
+	return s.arrival
 }
 
 // admit begins a pass, and returns its ownership with the epoch of the slot. cancel is called with
 // the reason when the pass must not continue.
-func (h *ownershipState) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.isOpen() {
+func (s *ownershipState) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isOpen() {
 		return o, false
 	}
-	o.epoch = h.epoch
-	h.inFlight++
-	if h.passes == nil {
-		h.passes = map[*context.CancelCauseFunc]Ownership{}
+	o.epoch = s.epoch
+	s.inFlight++
+	if s.passes == nil {
+		s.passes = map[*context.CancelCauseFunc]Ownership{}
 	}
-	h.passes[cancel] = o
+	s.passes[cancel] = o
 	return o, true
 }
 
 // end ends a pass.
-func (h *ownershipState) end(cancel *context.CancelCauseFunc, now time.Time) {
-	h.mu.Lock()
-	delete(h.passes, cancel)
-	if h.served.IsZero() {
-		h.served = now
+func (s *ownershipState) end(cancel *context.CancelCauseFunc, now time.Time) {
+	s.mu.Lock()
+	delete(s.passes, cancel)
+	if s.served.IsZero() {
+		s.served = now
 	}
-	h.mu.Unlock()
-	h.done()
+	s.mu.Unlock()
+	s.done()
 }
 
 // isKnown reports whether the objects are complete. The caller must hold h.mu.
-func (h *ownershipState) isKnown() bool { return h.held && h.open && h.openAt == h.epoch }
+func (s *ownershipState) isKnown() bool { return s.held && s.open && s.openAt == s.epoch }
 
 // isOpen reports whether passes are admitted. The caller must hold h.mu.
-func (h *ownershipState) isOpen() bool { return h.isKnown() && !h.stopping }
+func (s *ownershipState) isOpen() bool { return s.isKnown() && !s.stopping }
 
 // set records whether the slot is held and under which epoch. Passes that were admitted before are
 // cancelled. A slot that is not held for a moment and is then confirmed under the same epoch is as
 // open as before; so is one that was acquired, and opened with setOpen, while the session was
 // suspended.
-func (h *ownershipState) set(epoch int64, held bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.held == held && h.epoch == epoch {
+func (s *ownershipState) set(epoch int64, held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == held && s.epoch == epoch {
 		return
 	}
-	h.cancelLocked(Lost)
-	if h.held = held; held && h.epoch != epoch {
-		h.epoch, h.stopping = epoch, false
+	s.cancelLocked(Lost)
+	if s.held = held; held && s.epoch != epoch {
+		s.epoch, s.stopping = epoch, false
 	}
 }
 
 // setOpen admits passes as long as the slot is held under this epoch.
-func (h *ownershipState) setOpen(epoch int64, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open, h.openAt, h.opened, h.served = true, epoch, now, time.Time{}
+func (s *ownershipState) setOpen(epoch int64, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open, s.openAt, s.opened, s.served = true, epoch, now, time.Time{}
 }
 
 // setClosed admits no pass until setOpen.
-func (h *ownershipState) setClosed() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open, h.opened, h.served = false, time.Time{}, time.Time{}
+func (s *ownershipState) setClosed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open, s.opened, s.served = false, time.Time{}, time.Time{}
 }
 
 // stop admits no more passes.
-func (h *ownershipState) stop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopping = true
+func (s *ownershipState) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
 }
 
 // onIdle calls idle once, as soon as nothing is in flight.
-func (h *ownershipState) onIdle(idle func()) {
-	h.mu.Lock()
-	now := h.inFlight == 0
+func (s *ownershipState) onIdle(idle func()) {
+	s.mu.Lock()
+	now := s.inFlight == 0
 	if !now {
-		h.whenIdle = append(h.whenIdle, idle)
+		s.whenIdle = append(s.whenIdle, idle)
 	}
-	h.mu.Unlock()
+	s.mu.Unlock()
 	if now {
 		idle()
 	}
 }
 
 // resume undoes stop.
-func (h *ownershipState) resume() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopping = false
+func (s *ownershipState) resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = false
 }
 
 // renew records the leadership as held and open under the next epoch.
-func (h *ownershipState) renew(now time.Time) {
-	h.mu.Lock()
-	next := h.epoch + 1
-	h.mu.Unlock()
-	h.set(next, true)
-	h.setOpen(next, now)
+func (s *ownershipState) renew(now time.Time) {
+	s.mu.Lock()
+	next := s.epoch + 1
+	s.mu.Unlock()
+	s.set(next, true)
+	s.setOpen(next, now)
 }
 
 // cancel ends the contexts of all passes.
-func (h *ownershipState) cancel(why Refusal) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.cancelLocked(why)
+func (s *ownershipState) cancel(why Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancelLocked(why)
 }
 
-func (h *ownershipState) cancelLocked(why Refusal) {
-	for cancel, o := range h.passes {
+func (s *ownershipState) cancelLocked(why Refusal) {
+	for cancel, o := range s.passes {
 		(*cancel)(&RefusedError{What: "the rest of a pass", Under: o.String(), Why: why})
 	}
 }
 
-func (h *ownershipState) isHeld() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.held
+func (s *ownershipState) isHeld() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held
 }
 
-func (h *ownershipState) busy() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.inFlight
+func (s *ownershipState) busy() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight
 }

@@ -34,11 +34,11 @@ func (f *Fence) Share() float64 {
 // Leadership returns the state of the leadership, as slot -1.
 func (f *Fence) Leadership() SlotView { return f.leadership.view(-1) }
 
-func (h *ownershipState) view(slot int) SlotView {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *ownershipState) view(slot int) SlotView {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return SlotView{
-		Slot: slot, Epoch: h.epoch, Held: h.held, Open: h.isKnown(), Stopping: h.stopping, InFlight: h.inFlight,
-		Opened: h.opened, Served: h.served,
+		Slot: slot, Epoch: s.epoch, Held: s.held, Open: s.isKnown(), Stopping: s.stopping, InFlight: s.inFlight,
+		Opened: s.opened, Served: s.served,
 	}
 }

@@ -136,22 +136,22 @@ func New(cfg Config) (*NamespaceLeases, error) {
 
 // OnChange adds a function that is called with every namespace whose Leases have another holder, or
 // can have none any more: it may be served now, or not any more. Call OnChange before Start.
-func (a *NamespaceLeases) OnChange(changed func(namespace string)) {
-	a.changes = append(a.changes, changed)
+func (l *NamespaceLeases) OnChange(changed func(namespace string)) {
+	l.changes = append(l.changes, changed)
 }
 
-func (a *NamespaceLeases) notify(namespace string) {
-	for _, changed := range a.changes {
+func (l *NamespaceLeases) notify(namespace string) {
+	for _, changed := range l.changes {
 		changed(namespace)
 	}
 }
 
 // Start begins to watch, until ctx ends. It returns when the Leases are listed, or ctx has ended.
-func (a *NamespaceLeases) Start(ctx context.Context) error {
-	for _, informer := range a.informers {
+func (l *NamespaceLeases) Start(ctx context.Context) error {
+	for _, informer := range l.informers {
 		go informer.RunWithContext(ctx)
 	}
-	for i, informer := range a.informers {
+	for i, informer := range l.informers {
 		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return fmt.Errorf("the Leases %s could not be listed in time", names()[i])
 		}
@@ -160,18 +160,18 @@ func (a *NamespaceLeases) Start(ctx context.Context) error {
 }
 
 // Run acquires and releases Leases until ctx ends.
-func (a *NamespaceLeases) Run(ctx context.Context) { a.runner.Run(ctx) }
+func (l *NamespaceLeases) Run(ctx context.Context) { l.runner.Run(ctx) }
 
 // Opened enqueues the namespaces whose slots this replica has begun to serve.
-func (a *NamespaceLeases) Opened(slots []int) {
+func (l *NamespaceLeases) Opened(slots []int) {
 	opened := map[int]bool{}
 	for _, slot := range slots {
 		opened[slot] = true
 	}
-	for _, informer := range a.informers {
+	for _, informer := range l.informers {
 		for _, obj := range informer.GetStore().List() {
-			if lease, ok := obj.(*coordinationv1.Lease); ok && opened[a.cfg.SlotOf(lease.Namespace)] {
-				a.runner.Enqueue(Key{lease.Namespace, a.cfg.SlotOf(lease.Namespace)})
+			if lease, ok := obj.(*coordinationv1.Lease); ok && opened[l.cfg.SlotOf(lease.Namespace)] {
+				l.runner.Enqueue(Key{lease.Namespace, l.cfg.SlotOf(lease.Namespace)})
 			}
 		}
 	}
@@ -180,34 +180,34 @@ func (a *NamespaceLeases) Opened(slots []int) {
 // Served reports whether the fleet may work in a namespace. slot is the one in which there is work:
 // while the namespace is not served, its holder acquires the Leases as soon as they are free,
 // without another call.
-func (a *NamespaceLeases) Served(namespace string, slot int) bool {
-	leases, _ := a.see(namespace)
+func (l *NamespaceLeases) Served(namespace string, slot int) bool {
+	leases, _ := l.see(namespace)
 	key := Key{namespace, slot}
-	if policy.Served(a.cfg.Fleet, leases, false) {
+	if policy.Served(l.cfg.Fleet, leases, false) {
 		return true
 	}
-	if policy.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
-		a.runner.EnqueueAfter(key, recheckAfter)
+	if policy.Served(l.cfg.Fleet, leases, l.isEnding(namespace)) {
+		l.runner.EnqueueAfter(key, recheckAfter)
 		return true
 	}
-	verdict := a.keptOut(leases)
-	a.runner.EnqueueAfter(key, verdict.Wake)
-	a.report(key, verdict.Other)
+	verdict := l.keptOut(leases)
+	l.runner.EnqueueAfter(key, verdict.Wake)
+	l.report(key, verdict.Other)
 	return false
 }
 
 // Holds reports whether the fleet holds both Leases of a namespace. It acquires none, unlike
 // Served.
-func (a *NamespaceLeases) Holds(namespace string) bool {
-	leases, _ := a.see(namespace)
-	return policy.Served(a.cfg.Fleet, leases, false)
+func (l *NamespaceLeases) Holds(namespace string) bool {
+	leases, _ := l.see(namespace)
+	return policy.Served(l.cfg.Fleet, leases, false)
 }
 
 // Held returns the namespaces of which the fleet holds both Leases, by name.
-func (a *NamespaceLeases) Held() []string {
+func (l *NamespaceLeases) Held() []string {
 	var namespaces []string
-	for _, key := range a.informers[0].GetStore().ListKeys() {
-		if namespace, _, _ := strings.Cut(key, "/"); a.Holds(namespace) {
+	for _, key := range l.informers[0].GetStore().ListKeys() {
+		if namespace, _, _ := strings.Cut(key, "/"); l.Holds(namespace) {
 			namespaces = append(namespaces, namespace)
 		}
 	}
@@ -218,77 +218,77 @@ func (a *NamespaceLeases) Held() []string {
 // KeptOut reports whether another manager serves a namespace, or may do so because the Leases are
 // not listed yet. If no other does, there may be work without any root, such as the release of a
 // MachineClass.
-func (a *NamespaceLeases) KeptOut(namespace string) bool {
-	other, known := a.Other(namespace)
+func (l *NamespaceLeases) KeptOut(namespace string) bool {
+	other, known := l.Other(namespace)
 	return other != "" || !known
 }
 
 // Other returns the manager that keeps the fleet out of a namespace, "" if there is none. It is not
 // known before the Leases are listed.
-func (a *NamespaceLeases) Other(namespace string) (other string, known bool) {
-	for _, informer := range a.informers {
+func (l *NamespaceLeases) Other(namespace string) (other string, known bool) {
+	for _, informer := range l.informers {
 		if !informer.HasSynced() {
 			return "", false
 		}
 	}
-	leases, _ := a.see(namespace)
-	return a.keptOut(leases).Other, true
+	leases, _ := l.see(namespace)
+	return l.keptOut(leases).Other, true
 }
 
 // keptOut returns a verdict with the holder that keeps the fleet out, and the minimum time; ""
 // means no other holder.
-func (a *NamespaceLeases) keptOut(leases [2]policy.Lease) policy.Verdict {
-	return policy.Decide(policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases})
+func (l *NamespaceLeases) keptOut(leases [2]policy.Lease) policy.Verdict {
+	return policy.Decide(policy.World{Now: l.cfg.Clock.Now(), Fleet: l.cfg.Fleet, Leases: leases})
 }
 
 // report reports a holder that keeps the fleet out once; "" means that there is none any more.
-func (a *NamespaceLeases) report(refused Key, other string) {
-	a.mu.Lock()
-	known := a.reported[refused].other
+func (l *NamespaceLeases) report(refused Key, other string) {
+	l.mu.Lock()
+	known := l.reported[refused].other
 	if other == "" {
-		a.forget(refused.Namespace)
+		l.forget(refused.Namespace)
 	} else if other != known {
-		a.reported[refused] = refusal{other: other}
+		l.reported[refused] = refusal{other: other}
 	}
-	a.mu.Unlock()
+	l.mu.Unlock()
 	if other != known {
-		a.reportRoots(refused)
+		l.reportRoots(refused)
 	}
 }
 
 // reportRoots reports the holder that keeps the fleet out on roots on which it was not reported
 // yet.
-func (a *NamespaceLeases) reportRoots(refused Key) {
-	a.mu.Lock()
-	was, ok := a.reported[refused]
-	a.mu.Unlock()
+func (l *NamespaceLeases) reportRoots(refused Key) {
+	l.mu.Lock()
+	was, ok := l.reported[refused]
+	l.mu.Unlock()
 	if !ok {
 		return
 	}
-	roots := a.cfg.Refused(refused, was.other, was.roots)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.reported[refused].other == was.other {
-		a.reported[refused] = refusal{was.other, roots}
+	roots := l.cfg.Refused(refused, was.other, was.roots)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reported[refused].other == was.other {
+		l.reported[refused] = refusal{was.other, roots}
 	}
 }
 
 // forget removes the reported holders of a namespace. The caller holds the lock.
-func (a *NamespaceLeases) forget(namespace string) {
-	maps.DeleteFunc(a.reported, func(key Key, _ refusal) bool { return key.Namespace == namespace })
+func (l *NamespaceLeases) forget(namespace string) {
+	maps.DeleteFunc(l.reported, func(key Key, _ refusal) bool { return key.Namespace == namespace })
 }
 
 // CountRefused returns the number of namespaces with roots of this replica whose Leases another
 // manager holds.
-func (a *NamespaceLeases) CountRefused() (count int) {
-	a.mu.Lock()
+func (l *NamespaceLeases) CountRefused() (count int) {
+	l.mu.Lock()
 	namespaces := map[string]bool{}
-	for key := range a.reported {
+	for key := range l.reported {
 		namespaces[key.Namespace] = true
 	}
-	a.mu.Unlock()
+	l.mu.Unlock()
 	for namespace := range namespaces {
-		if leases, _ := a.see(namespace); a.keptOut(leases).Other != "" {
+		if leases, _ := l.see(namespace); l.keptOut(leases).Other != "" {
 			count++
 		}
 	}
@@ -297,26 +297,26 @@ func (a *NamespaceLeases) CountRefused() (count int) {
 
 // changed records when a Lease changed. A renewal starts the time again; keys are enqueued only
 // when the Lease was created, deleted, or changed hands.
-func (a *NamespaceLeases) changed(which int, was, is *coordinationv1.Lease) {
+func (l *NamespaceLeases) changed(which int, was, is *coordinationv1.Lease) {
 	namespace := cmp.Or(is, was).Namespace
 	moved := was == nil || is == nil || holderOf(was) != holderOf(is)
-	a.mu.Lock()
+	l.mu.Lock()
 	if moved {
-		a.forget(namespace)
+		l.forget(namespace)
 	}
 	switch {
 	case is == nil:
-		delete(a.since[which], namespace)
+		delete(l.since[which], namespace)
 	case was == nil || was.ResourceVersion != is.ResourceVersion:
-		a.since[which][namespace] = firstSeen{is.ResourceVersion, a.cfg.Clock.Now()}
+		l.since[which][namespace] = firstSeen{is.ResourceVersion, l.cfg.Clock.Now()}
 		if was == nil {
-			delete(a.ending, namespace) // the namespace was created anew with that name
+			delete(l.ending, namespace) // the namespace was created anew with that name
 		}
 	}
-	a.mu.Unlock()
+	l.mu.Unlock()
 	if moved {
-		a.runner.Enqueue(Key{namespace, a.cfg.SlotOf(namespace)})
-		a.notify(namespace)
+		l.runner.Enqueue(Key{namespace, l.cfg.SlotOf(namespace)})
+		l.notify(namespace)
 	}
 }
 
@@ -328,8 +328,8 @@ func holderOf(lease *coordinationv1.Lease) string {
 }
 
 // cached returns a Lease from the watch's cache; nil if there is none.
-func (a *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Lease {
-	obj, _, err := a.informers[which].GetStore().GetByKey(namespace + "/" + names()[which])
+func (l *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Lease {
+	obj, _, err := l.informers[which].GetStore().GetByKey(namespace + "/" + names()[which])
 	if err != nil {
 		return nil
 	}
@@ -339,17 +339,17 @@ func (a *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Le
 
 // see returns the cached Leases of a namespace, for a decision and for the writes that follow from
 // it.
-func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached [2]*coordinationv1.Lease) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (l *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached [2]*coordinationv1.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i := range leases {
-		lease := a.cached(i, namespace)
+		lease := l.cached(i, namespace)
 		if lease == nil {
 			continue
 		}
 		cached[i] = lease
-		leases[i] = policy.Lease{Exists: true, Holder: holderOf(lease), Since: a.cfg.Clock.Now()}
-		if seen := a.since[i][namespace]; seen.version == lease.ResourceVersion { // otherwise the handler has not run for this version yet
+		leases[i] = policy.Lease{Exists: true, Holder: holderOf(lease), Since: l.cfg.Clock.Now()}
+		if seen := l.since[i][namespace]; seen.version == lease.ResourceVersion { // otherwise the handler has not run for this version yet
 			leases[i].Since = seen.at
 		}
 		if lease.Spec.LeaseDurationSeconds != nil {
@@ -361,25 +361,25 @@ func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached 
 
 // reconcile acquires the Leases of a namespace for the holder of a slot with work there, and
 // acquires or releases them for the holder of the slot of the namespace's name.
-func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
-	leases, cached := a.see(key.Namespace)
-	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayRelease: key.Slot == a.cfg.SlotOf(key.Namespace)}
+func (l *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
+	leases, cached := l.see(key.Namespace)
+	w := policy.World{Now: l.cfg.Clock.Now(), Fleet: l.cfg.Fleet, Leases: leases, MayRelease: key.Slot == l.cfg.SlotOf(key.Namespace)}
 	verdict := policy.Decide(w)
 	if verdict.Do == policy.ListRoots {
 		var err error
-		if w.Roots, err = a.listRoots(ctx, key.Namespace); err != nil {
+		if w.Roots, err = l.listRoots(ctx, key.Namespace); err != nil {
 			return runner.Result{}, err
 		}
 		verdict = policy.Decide(w)
 	}
 	if verdict.Other != "" {
-		a.reportRoots(key)
+		l.reportRoots(key)
 	}
 	for i, concerned := range verdict.Which {
 		if !concerned {
 			continue
 		}
-		if done, err := a.write(ctx, i, key.Namespace, cached[i], verdict.Do); !done {
+		if done, err := l.write(ctx, i, key.Namespace, cached[i], verdict.Do); !done {
 			return runner.Result{RequeueAfter: retry}, err // without the first Lease the second is not acquired either
 		}
 	}
@@ -387,37 +387,37 @@ func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result
 }
 
 // ends records that nothing can be created in a namespace any more.
-func (a *NamespaceLeases) ends(namespace string) {
-	a.mu.Lock()
-	news := !a.ending[namespace]
-	a.ending[namespace] = true
-	a.mu.Unlock()
+func (l *NamespaceLeases) ends(namespace string) {
+	l.mu.Lock()
+	news := !l.ending[namespace]
+	l.ending[namespace] = true
+	l.mu.Unlock()
 	if news {
-		a.notify(namespace)
+		l.notify(namespace)
 	}
 }
 
-func (a *NamespaceLeases) isEnding(namespace string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ending[namespace]
+func (l *NamespaceLeases) isEnding(namespace string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ending[namespace]
 }
 
 // write acquires or releases a Lease; done is false if it has changed since it was read. cached is
 // the version that was read, nil if there was none.
-func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do policy.Action) (done bool, err error) {
+func (l *NamespaceLeases) write(ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do policy.Action) (done bool, err error) {
 	name := names()[which]
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if cached != nil {
 		lease = cached.DeepCopy()
 	}
-	holder, duration, now := a.cfg.Fleet, int32(forGood/time.Second), metav1.NewMicroTime(a.cfg.Clock.Now())
+	holder, duration, now := l.cfg.Fleet, int32(forGood/time.Second), metav1.NewMicroTime(l.cfg.Clock.Now())
 	if do == policy.Release {
 		holder, duration = "", 1 // as the elector of Machine Controller Manager releases it
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-	leases := a.cfg.Client.CoordinationV1().Leases(namespace)
+	leases := l.cfg.Client.CoordinationV1().Leases(namespace)
 	if cached == nil {
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 	} else {
@@ -427,7 +427,7 @@ func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
 		return false, nil // the watch will show the change
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		a.ends(namespace)
+		l.ends(namespace)
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("write Lease %s/%s: %w", namespace, name, err)
@@ -437,9 +437,9 @@ func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string
 }
 
 // listRoots lists whether a namespace has any root or any descendant of one.
-func (a *NamespaceLeases) listRoots(ctx context.Context, namespace string) (policy.Roots, error) {
+func (l *NamespaceLeases) listRoots(ctx context.Context, namespace string) (policy.Roots, error) {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
-		list, err := a.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).
+		list, err := l.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).
 			List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
 			return policy.Unknown, fmt.Errorf("look for %s in namespace %s: %w", resource, namespace, err)

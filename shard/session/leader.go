@@ -88,28 +88,28 @@ type leadership struct {
 }
 
 // beginLeading begins the time as leader, unless it is over already.
-func (o *leadership) beginLeading(ctx context.Context) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (l *leadership) beginLeading(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	o.in = true
-	o.cfg.Fence.BeginLeading()
-	o.post(protocol.Elected{})
-	o.cfg.Led()
+	l.in = true
+	l.cfg.Fence.BeginLeading()
+	l.post(protocol.Elected{})
+	l.cfg.Led()
 }
 
 // endLeading ends the time as leader.
-func (o *leadership) endLeading(ctx context.Context) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.in {
+func (l *leadership) endLeading(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.in {
 		return
 	}
-	o.in = false
-	o.cfg.Fence.EndLeading()
-	o.post(protocol.Deposed{})
+	l.in = false
+	l.cfg.Fence.EndLeading()
+	l.post(protocol.Deposed{})
 	klog.FromContext(ctx).Info("Stopped leading")
 }
 

@@ -110,7 +110,7 @@ func (c *Classes) note(namespace string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changed[namespace] = true
-	again(c.kick)
+	signal(c.kick)
 }
 
 // Opened enqueues all classes: slots were opened, and the gate admits the classes whose slot is
@@ -119,7 +119,7 @@ func (c *Classes) Opened() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opened = true
-	again(c.kick)
+	signal(c.kick)
 }
 
 // OnSweepRequest has a function called with the namespace of each class that begins to request a

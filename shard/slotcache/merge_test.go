@@ -215,8 +215,8 @@ func (b *bench) load(random *rand.Rand) {
 	within(2 * mergeAllAfter)
 	b.expectMachines(keysOf(held)...)
 	b.expectWatches(1)
-	if b.most > 2*most {
-		b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, most)
+	if b.most > 2*maxGrants {
+		b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, maxGrants)
 	}
 }
 

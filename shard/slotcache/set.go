@@ -21,8 +21,9 @@ const (
 	// mergeAllAfter is the time without acquired or lost slots before all grants become one, which
 	// costs a list of all objects.
 	mergeAllAfter = time.Minute
-	// most is the maximum number of grants at a time, including a merged one that is not ready yet.
-	most = 8
+	// maxGrants is the maximum number of grants at a time, including a merged one that is not ready
+	// yet.
+	maxGrants = 8
 	// mergeAt is the number of grants from which they are merged before that.
 	mergeAt = 3
 )
@@ -57,7 +58,7 @@ func (s *Set) Add(slots []int, ready func(slots []int)) {
 		s.since = s.changed
 	}
 	s.pending = append(s.pending, call{slots: slices.Clone(slots), ready: ready})
-	again(s.kick)
+	signal(s.kick)
 }
 
 // Open calls the handlers for the objects of the slots, and for their changes from now on.
@@ -86,7 +87,7 @@ func (s *Set) Drop(slots []int) {
 	for _, k := range s.kinds {
 		k.drop(slots)
 	}
-	again(s.kick)
+	signal(s.kick)
 }
 
 func without(slots, lost []int) []int {
@@ -126,8 +127,8 @@ func (s *Set) Unlisted() map[int]string {
 	return unlisted
 }
 
-// again wakes the receiver of kick, now or when it waits the next time.
-func again(kick chan<- struct{}) {
+// signal wakes the receiver of kick, now or when it waits the next time.
+func signal(kick chan<- struct{}) {
 	select {
 	case kick <- struct{}{}:
 	default:
@@ -156,7 +157,7 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 	now := s.clock.Now()
 	wake = time.Hour
 	s.endIdle()
-	if room := most - 1; len(s.grants) < room || s.merged != nil && len(s.grants) <= room {
+	if room := maxGrants - 1; len(s.grants) < room || s.merged != nil && len(s.grants) <= room {
 		if due := s.since.Add(gather).Sub(now); due > 0 {
 			wake = due
 		} else {
@@ -170,7 +171,7 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 	quiet := now.Sub(s.changed)
 	from := s.mergeable(quiet >= mergeAllAfter)
 	switch {
-	case len(from) > 0 && (quiet >= mergeAfter || len(s.grants) >= most-1):
+	case len(from) > 0 && (quiet >= mergeAfter || len(s.grants) >= maxGrants-1):
 		s.merged = s.newGrant(nil, from)
 		s.start(ctx, s.merged, running)
 	case len(from) > 0:
@@ -262,7 +263,7 @@ func (s *Set) synced(g *grant, kind string) {
 			return g.replaces(old)
 		})
 	}
-	again(s.kick)
+	signal(s.kick)
 	s.mu.Unlock()
 	for _, c := range calls {
 		c.ready(c.slots)

@@ -342,8 +342,8 @@ func TestSlotsAcquiredOneByOneAreMerged(t *testing.T) {
 		}
 		within(mergeAllAfter)
 		b.expectWatches(1)
-		if b.most > 2*most {
-			b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, most)
+		if b.most > 2*maxGrants {
+			b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, maxGrants)
 		}
 		b.expectMachines(all...)
 		if len(b.events.notes) != slots {
@@ -358,14 +358,14 @@ func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 	for name, merges := range map[string]bool{"no grant is ready": false, "a merged grant is not ready": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bench) {
-				want, first := most-1, 1
+				want, first := maxGrants-1, 1
 				if merges {
 					b.threeGrants()
-					want, first = most, 4
+					want, first = maxGrants, 4
 				}
 				release := b.block("list", "")
 				within(mergeAfter)
-				for slot := range 2 * most {
+				for slot := range 2 * maxGrants {
 					b.add(first + slot)
 					within(moment)
 				}
@@ -375,7 +375,7 @@ func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 				release()
 				within(2 * mergeAllAfter)
 				b.expectWatches(1)
-				if slices.Sort(b.ready); len(b.ready) != first-1+2*most || len(slices.Compact(b.ready)) != len(b.ready) {
+				if slices.Sort(b.ready); len(b.ready) != first-1+2*maxGrants || len(slices.Compact(b.ready)) != len(b.ready) {
 					b.Errorf("ready: %v, want each slot once", b.ready)
 				}
 			})

@@ -44,97 +44,97 @@ func (s *slot) cluster() string { return DefaultTarget }
 
 // handleOpened records that the objects of a slot are known. How long that took shows how long
 // lists take here: the next slots may take twice as long.
-func (b *ability) handleOpened(now member.Moment, e Opened) {
-	if e.Slot < 0 || e.Slot >= len(b.slots) {
+func (a *ability) handleOpened(now member.Moment, e Opened) {
+	if e.Slot < 0 || e.Slot >= len(a.slots) {
 		return
 	}
-	if s := b.slots[e.Slot]; s.phase != free && s.epoch == e.Epoch && !s.opened {
+	if s := a.slots[e.Slot]; s.phase != free && s.epoch == e.Epoch && !s.opened {
 		s.opened, s.failures = true, 0
-		b.touch(s)
-		b.tried[s.cluster()] = member.Serving
-		b.timeouts[s.cluster()] = b.bounded(2 * now.Since(s.openSince))
+		a.touch(s)
+		a.tried[s.cluster()] = member.Serving
+		a.timeouts[s.cluster()] = a.bounded(2 * now.Since(s.openSince))
 	}
 }
 
 // bounded returns a timeout for slots that open, which is never less than the configured time.
-func (b *ability) bounded(timeout time.Duration) time.Duration {
-	least := b.settings.Config.OpenTimeout
+func (a *ability) bounded(timeout time.Duration) time.Duration {
+	least := a.settings.Config.OpenTimeout
 	return min(max(timeout, least), least<<mostBackOff)
 }
 
 // isBlind reports whether the session's renewals have succeeded for a long time without becoming
 // visible in its watch. The changes of other sessions are not visible then either. A failed renewal
 // restarts the time, but does not end blindness: only a renewal that becomes visible does.
-func (b *ability) isBlind(now member.Moment) bool {
-	if b.blind {
-		_, observing := b.others.Observing()
+func (a *ability) isBlind(now member.Moment) bool {
+	if a.blind {
+		_, observing := a.others.Observing()
 		return !observing
 	}
-	unseen := b.others.Unseen()
-	return !unseen.IsZero() && now.Since(unseen) >= b.settings.Config.BlindAfter
+	unseen := a.others.Unseen()
+	return !unseen.IsZero() && now.Since(unseen) >= a.settings.Config.BlindAfter
 }
 
 // blindWake returns when the session will be blind if no renewal becomes visible; the zero Moment
 // if it already is or no renewal is missing.
-func (b *ability) blindWake() member.Moment {
-	if unseen := b.others.Unseen(); !unseen.IsZero() && !b.blind {
-		return unseen.Add(b.settings.Config.BlindAfter)
+func (a *ability) blindWake() member.Moment {
+	if unseen := a.others.Unseen(); !unseen.IsZero() && !a.blind {
+		return unseen.Add(a.settings.Config.BlindAfter)
 	}
 	return member.Moment{}
 }
 
 // observeBlindness records that the session has become blind, or observes again.
-func (b *ability) observeBlindness(now member.Moment) {
-	if blind := b.isBlind(now); blind != b.blind {
-		b.blind = blind
-		b.touchAll()
+func (a *ability) observeBlindness(now member.Moment) {
+	if blind := a.isBlind(now); blind != a.blind {
+		a.blind = blind
+		a.touchAll()
 	}
 }
 
 // setOpenDeadline sets the deadline by which a slot that was acquired or resumed has to open.
-func (b *ability) setOpenDeadline(now member.Moment, s *slot) {
-	s.openSince, s.openBy = now, now.Add(b.bounded(b.timeouts[s.cluster()]))
+func (a *ability) setOpenDeadline(now member.Moment, s *slot) {
+	s.openSince, s.openBy = now, now.Add(a.bounded(a.timeouts[s.cluster()]))
 }
 
 // failsToOpen reports whether the deadline by which a slot had to open has passed. The session then
 // leaves the slot alone for a while, so that another session can try, and tries again later for
 // twice as long: lists that are only slow end then.
-func (b *ability) failsToOpen(now member.Moment, s *slot) bool {
+func (a *ability) failsToOpen(now member.Moment, s *slot) bool {
 	if s.opened {
 		return false
 	}
 	if !now.Reached(s.openBy) {
-		b.laterFor(s, s.openBy)
+		a.laterFor(s, s.openBy)
 		return false
 	}
 	s.failures++
-	s.closedUntil = now.Add(backOff(b.settings.Config.OpenTimeout, s.failures))
-	b.tried[s.cluster()] = member.Failing
-	b.timeouts[s.cluster()] = max(b.timeouts[s.cluster()], b.bounded(2*s.openBy.Since(s.openSince)))
+	s.closedUntil = now.Add(backOff(a.settings.Config.OpenTimeout, s.failures))
+	a.tried[s.cluster()] = member.Failing
+	a.timeouts[s.cluster()] = max(a.timeouts[s.cluster()], a.bounded(2*s.openBy.Since(s.openSince)))
 	return true
 }
 
 // isClosed reports whether the session currently leaves a slot alone because it did not open.
-func (b *ability) isClosed(now member.Moment, s *slot) bool {
+func (a *ability) isClosed(now member.Moment, s *slot) bool {
 	if now.Reached(s.closedUntil) {
 		return false
 	}
-	b.laterFor(s, s.closedUntil)
+	a.laterFor(s, s.closedUntil)
 	return true
 }
 
 // fitness returns what the session reports. An unfit session reports since when it is unfit.
-func (b *ability) fitness(now member.Moment) member.Fitness {
-	f := member.Fitness{Acts: b.activation.activity == active, Observes: !b.blind, Serves: map[string]member.Service{DefaultTarget: member.Untried}}
-	maps.Copy(f.Serves, b.tried)
-	for target := range b.broken {
+func (a *ability) fitness(now member.Moment) member.Fitness {
+	f := member.Fitness{Acts: a.activation.activity == active, Observes: !a.blind, Serves: map[string]member.Service{DefaultTarget: member.Untried}}
+	maps.Copy(f.Serves, a.tried)
+	for target := range a.broken {
 		f.Serves[target] = member.Failing
 	}
-	f.Reason = b.whyUnfit(f)
+	f.Reason = a.whyUnfit(f)
 	if f.IsFit() {
 		return f
 	}
-	f.Since = b.report.Since
+	f.Since = a.report.Since
 	if f.Since.IsZero() {
 		f.Since = now.Wall.UTC().Truncate(time.Second)
 	}
@@ -142,7 +142,7 @@ func (b *ability) fitness(now member.Moment) member.Fitness {
 }
 
 // whyUnfit returns a description of what is wrong; "" if nothing is.
-func (b *ability) whyUnfit(f member.Fitness) string {
+func (a *ability) whyUnfit(f member.Fitness) string {
 	switch {
 	case !f.Acts:
 		return "the Leases of the fleet have not been listed"
@@ -153,10 +153,10 @@ func (b *ability) whyUnfit(f member.Fitness) string {
 		if f.Serves[target] != member.Failing {
 			continue
 		}
-		if broken, is := b.broken[target]; is {
+		if broken, is := a.broken[target]; is {
 			return broken
 		}
-		return fmt.Sprintf("a slot did not open within %v", b.settings.Config.OpenTimeout)
+		return fmt.Sprintf("a slot did not open within %v", a.settings.Config.OpenTimeout)
 	}
 	return ""
 }

@@ -24,67 +24,67 @@ type renewal struct {
 }
 
 // leave reports at once that the session hands over its slots.
-func (n *renewal) leave(now member.Moment) {
-	if n.isLeaving() {
+func (r *renewal) leave(now member.Moment) {
+	if r.isLeaving() {
 		return
 	}
-	n.leavingAt, n.notes.Leaving = now, true
-	n.own.Note(n.notes)
-	n.touchAll()
+	r.leavingAt, r.notes.Leaving = now, true
+	r.own.Note(r.notes)
+	r.touchAll()
 }
 
 // weigh records what is to be reported of this session's slots and machines.
-func (n *renewal) weigh(e Weighed) { n.weights, n.counts, n.dirty = e.Weights, e.Counts, true }
+func (r *renewal) weigh(e Weighed) { r.weights, r.counts, r.dirty = e.Weights, e.Counts, true }
 
 // write prepares what the session Lease, which is about to be renewed, reports to the other
 // sessions.
-func (n *renewal) write(now member.Moment) {
+func (r *renewal) write(now member.Moment) {
 	var confirmed, weights []string
-	for _, s := range n.slots {
-		if n.confirms(s) {
+	for _, s := range r.slots {
+		if r.confirms(s) {
 			confirmed = append(confirmed, string(s.lease.UID))
 		}
-		if weight, known := n.weights[s.number]; known && s.phase != free {
+		if weight, known := r.weights[s.number]; known && s.phase != free {
 			weights = append(weights, strconv.Itoa(s.number)+":"+strconv.FormatInt(weight, 10))
 		}
 	}
-	n.notes.Confirmed = strings.Join(confirmed, ",")
+	r.notes.Confirmed = strings.Join(confirmed, ",")
 	text := strings.Join(weights, ",")
-	if recounted := n.counts != nil && (n.notes.Counts == nil || *n.counts != *n.notes.Counts); recounted || text != n.notes.Weights {
-		if n.weighedAt.IsZero() || now.Reached(n.weighedAt.Add(n.settings.Config.WeighEvery)) {
-			n.notes.Weights, n.notes.Counts, n.weighedAt = text, n.counts, now
+	if recounted := r.counts != nil && (r.notes.Counts == nil || *r.counts != *r.notes.Counts); recounted || text != r.notes.Weights {
+		if r.weighedAt.IsZero() || now.Reached(r.weighedAt.Add(r.settings.Config.WeighEvery)) {
+			r.notes.Weights, r.notes.Counts, r.weighedAt = text, r.counts, now
 		}
 	}
-	n.noteFitness(now)
-	n.own.Note(n.notes)
+	r.noteFitness(now)
+	r.own.Note(r.notes)
 }
 
 // reportFitnessNow reports a changed fitness with an immediate renewal. A session that does not act
 // needs its renewals to regain its fence.
-func (n *renewal) reportFitnessNow(now member.Moment) {
-	if n.activation.activity == active {
-		n.noteFitness(now)
-		n.own.Note(n.notes)
+func (r *renewal) reportFitnessNow(now member.Moment) {
+	if r.activation.activity == active {
+		r.noteFitness(now)
+		r.own.Note(r.notes)
 	}
 }
 
 // confirms reports whether this session can confirm that it has nothing in flight of a slot whose
 // Lease is new.
-func (n *renewal) confirms(s *slot) bool {
-	return s.lease != nil && s.genuine && !s.busy && s.phase == free && slices.Contains(s.quarantine, n.settings.Session)
+func (r *renewal) confirms(s *slot) bool {
+	return s.lease != nil && s.genuine && !s.busy && s.phase == free && slices.Contains(s.quarantine, r.settings.Session)
 }
 
 // handleAccounts records what this session reports about accounts, with its next renewal.
-func (n *renewal) handleAccounts(e Compared) {
-	n.table.reportedAccounts, n.notes.Accounts, n.dirty = e.Accounts, e.Accounts.String(), true
+func (r *renewal) handleAccounts(e Compared) {
+	r.table.reportedAccounts, r.notes.Accounts, r.dirty = e.Accounts, e.Accounts.String(), true
 }
 
 // noteFitness makes the next renewal report a changed fitness.
-func (n *renewal) noteFitness(now member.Moment) {
-	if f := n.ability.fitness(now); !f.IsSame(n.ability.report) {
-		if f.IsFit() != n.ability.report.IsFit() {
-			n.touchAll() // an unfit session has a shorter deadline for hand-overs
+func (r *renewal) noteFitness(now member.Moment) {
+	if f := r.ability.fitness(now); !f.IsSame(r.ability.report) {
+		if f.IsFit() != r.ability.report.IsFit() {
+			r.touchAll() // an unfit session has a shorter deadline for hand-overs
 		}
-		n.ability.report, n.notes.Fitness = f, f.String()
+		r.ability.report, r.notes.Fitness = f, f.String()
 	}
 }

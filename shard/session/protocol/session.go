@@ -38,7 +38,7 @@ type shared struct {
 }
 
 // isLeaving reports whether the session hands over its slots because the process was asked to end.
-func (c *shared) isLeaving() bool { return !c.leavingAt.IsZero() }
+func (s *shared) isLeaving() bool { return !s.leavingAt.IsZero() }
 
 // NewSession returns a session that has not started. Errors: settings that are not valid.
 func NewSession(s Settings) (*Session, error) {
