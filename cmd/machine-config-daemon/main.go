@@ -36,8 +36,8 @@ func main() {
 // runError is an error of the work. Every other error is one of usage.
 type runError struct{ err error }
 
-func (f *runError) Error() string { return f.err.Error() }
-func (f *runError) Unwrap() error { return f.err }
+func (e *runError) Error() string { return e.err.Error() }
+func (e *runError) Unwrap() error { return e.err }
 
 // newCommand returns the command.
 func newCommand() *cobra.Command {

@@ -20,8 +20,8 @@ const (
 // runError is an error of the work of a command. Every other error is one of its usage.
 type runError struct{ err error }
 
-func (f *runError) Error() string { return f.err.Error() }
-func (f *runError) Unwrap() error { return f.err }
+func (e *runError) Error() string { return e.err.Error() }
+func (e *runError) Unwrap() error { return e.err }
 
 // failed marks an error of the work of a command; nil stays nil.
 func failed(err error) error {
