@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -18,7 +19,7 @@ import (
 // what Decide writes. A field that no code fills, or whose sources testdata/status/world.yaml does
 // not have, is reported.
 func TestWholeStatus(t *testing.T) {
-	w := World{Now: born, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{}}
+	w := World{Now: born, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{}, Nodes: map[string]*corev1.Node{}}
 	content, err := os.ReadFile("testdata/status/world.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +30,9 @@ func TestWholeStatus(t *testing.T) {
 			w.Deployment = decoded[v1alpha1.MachineDeployment](t, document)
 		case strings.Contains(document, "kind: MachineSet\n"):
 			w.Owned = append(w.Owned, decoded[v1alpha1.MachineSet](t, document))
+		case strings.Contains(document, "kind: Node\n"):
+			node := decoded[corev1.Node](t, document)
+			w.Nodes[node.Name] = node
 		default:
 			m := decoded[v1alpha1.Machine](t, document)
 			set := types.UID(m.Labels["set"])
