@@ -244,7 +244,7 @@ func (l landscape) leftovers(ctx context.Context, lab *harness.Lab) ([]finding, 
 		{Kind: "Machines", Remaining: names(machines.Items)},
 		{Kind: "Nodes in all clusters", Remaining: nodes},
 		{Kind: "bootstrap tokens in all clusters", Remaining: tokens},
-		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were made, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
+		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were created, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
 		{Kind: "machines with a second VM", Remaining: twice},
 		{Kind: "calls to the cloud that had an effect twice, or under no slot", Note: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Remaining: report.Faults},
 	}, nil
