@@ -126,6 +126,11 @@ func (u *Controller) Run(ctx context.Context) {
 	})
 }
 
+// mostErrors is how many of the Nodes that cannot be written a search reports, and longestSearch how
+// long one takes at most in the cluster of a namespace, whose API server may take any time for each
+// Node: it occupies the worker. The next one continues.
+const mostErrors, longestSearch = 10, 30 * time.Second
+
 // search reads all machines that may have Nodes in a target cluster, and then its Nodes. Errors:
 // those of a request; then no Node counts as seen without a machine.
 func (u *Controller) search(ctx context.Context, key string) (runner.Result, error) {
@@ -137,6 +142,10 @@ func (u *Controller) search(ctx context.Context, key string) (runner.Result, err
 	namespace := key
 	if key == allNamespaces {
 		namespace = u.cfg.Namespace
+	} else {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, longestSearch)
+		defer end()
 	}
 	all := decide.NewMachines(u.cfg.Serves, namespace != "")
 	machines := u.cfg.Control.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
@@ -157,8 +166,11 @@ func (u *Controller) search(ctx context.Context, key string) (runner.Result, err
 			first = now
 		}
 		is.since[node.GetUID()] = first
-		if now.Sub(first) >= u.cfg.Timeout && (!decide.IsAnnotated(node) || decide.HasFinalizer(node)) {
-			errs = append(errs, annotate(ctx, nodes, node))
+		if now.Sub(first) < u.cfg.Timeout || decide.IsAnnotated(node) && !decide.HasFinalizer(node) || ctx.Err() != nil {
+			return
+		}
+		if err := annotate(ctx, nodes, node); err != nil && len(errs) < mostErrors {
+			errs = append(errs, err)
 		}
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,6 +268,31 @@ func TestNodeThatCannotBeAnnotated(t *testing.T) {
 		s.target.Fault(nil)
 		time.Sleep(10 * time.Minute)
 		s.expect("b", true)
+	})
+}
+
+// Each Node of the cluster takes its time, and fails.
+func TestSearchOfANamespaceEnds(t *testing.T) {
+	onSearchingWith(t, func(s *searching, cfg *Config) { cfg.Target, cfg.Targets, cfg.Timeout = nil, s, time.Second }, func(s *searching) {
+		for i := range 100 {
+			s.join(fmt.Sprintf("n-%03d", i), nil)
+		}
+		s.connect()
+		time.Sleep(time.Minute)
+		for took, most := range map[time.Duration]time.Duration{20 * time.Second: longestSearch + 20*time.Second, time.Millisecond: time.Second} {
+			s.target.Fault(func(r apiserver.Request) error {
+				if r.Verb == "patch" {
+					time.Sleep(took)
+					return errors.New("the connection was closed")
+				}
+				return nil
+			})
+			begun := time.Now()
+			_, err := s.search.search(s.Context(), namespace)
+			if took := time.Since(begun); err == nil || took > most || strings.Count(err.Error(), "annotate Node") > mostErrors {
+				s.Errorf("it took %s, want at most %s; got %v", took, most, err)
+			}
+		}
 	})
 }
 
