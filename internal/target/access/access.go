@@ -238,7 +238,8 @@ func inNamespace(field, namespace string, u *url.URL) (given string, err error) 
 	}
 	for i, label := range labels[1:] { // a Pod of a Service has labels before those of the Service
 		if of := labels[i]; i > 0 && label == "svc" && of != namespace {
-			return "", fmt.Errorf("%s: %s is in namespace %s of the control cluster; expected a Service of namespace %s, or the public address", field, host, of, namespace)
+			return "", fmt.Errorf("%s: %s is in namespace %s of the control cluster; expected a Service of namespace %s, or the public address",
+				field, host, of, namespace)
 		}
 	}
 	return "", nil

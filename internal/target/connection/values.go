@@ -113,8 +113,8 @@ func eachPart(content []byte, visit func(number int32, part []byte)) {
 			var length uint64
 			if length, size = binary.Uvarint(content); size > 0 && length <= uint64(len(content)-size) {
 				content = content[size:]
-				size = int(length)                   //nolint:gosec // it is at most that of the content
-				visit(int32(tag>>3), content[:size]) //nolint:gosec // as decoders do
+				size = int(length)
+				visit(int32(tag>>3), content[:size])
 				break
 			}
 			return
