@@ -72,11 +72,17 @@ func (t *Targets) readNow(ctx context.Context, namespace string) (access.Access,
 	return t.accessOf(namespace, t.cfg.Select.main(), found[0], found[1])
 }
 
+// longestUID is how many bytes the UID of a Namespace has at most, which is recorded.
+const longestUID = 64
+
 // identify returns an error unless a cluster answers, and is the one that the namespace had first.
 func (t *Targets) identify(ctx context.Context, namespace string, cluster *target.Cluster) error {
 	is, err := cluster.Client.CoreV1().Namespaces().Get(target.Once(ctx), metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read Namespace %s to identify the cluster: %w", metav1.NamespaceSystem, err)
+	}
+	if is.UID == "" || len(is.UID) > longestUID {
+		return fmt.Errorf("expected Namespace %s with a UID of at most %d bytes, got one of %d", metav1.NamespaceSystem, longestUID, len(is.UID))
 	}
 	if err := t.cfg.Identify(ctx, namespace, is.UID); err != nil {
 		return &otherClusterError{err}

@@ -242,6 +242,9 @@ func TestAnotherClusterIsNotAvailable(t *testing.T) {
 		l.expect(time.Second, "one", "it is another cluster than before")
 		l.first["one"] = ""
 		l.expect(longestPause, "one", "node-1 node-2")
+		l.clusters["https://c.example"] = newCluster(strings.Repeat("u", longestUID+1))
+		l.put("one", "target", targettest.SecretOf("https://c.example", "t"))
+		l.expect(time.Second, "one", "with a UID of at most 64 bytes, got one of 65")
 	})
 }
 
