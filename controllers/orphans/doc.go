@@ -19,8 +19,8 @@
 //   - A sweep takes a bounded time, and has a bounded number of suspects in memory, regardless of
 //     what clouds and target clusters answer, so that other namespaces wait for a bounded time. The
 //     scopes of a namespace take turns.
-//   - The target cluster of the namespace is opened for the sweep, also where another replica serves
-//     the namespace. If it is not available the VMs that may have a Node are held.
+//   - The target cluster of the namespace is opened for the sweep, also where another replica
+//     serves the namespace. If it is not available the VMs that may have a Node are held.
 //   - A suspect that was not confirmed in time counts for the limit as an orphan, and nothing of
 //     its scope is approved meanwhile.
 //   - Nothing is deleted in a namespace that another manager serves, that has a Machine whose

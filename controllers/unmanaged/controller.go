@@ -126,9 +126,9 @@ func (u *Controller) Run(ctx context.Context) {
 	})
 }
 
-// mostErrors is how many of the Nodes that cannot be written a search reports, and longestSearch how
-// long one takes at most in the cluster of a namespace, whose API server may take any time for each
-// Node: it occupies the worker. The next one continues.
+// mostErrors is how many of the Nodes that cannot be written a search reports, and longestSearch
+// how long one takes at most in the cluster of a namespace, whose API server may take any time for
+// each Node: it occupies the worker. The next one continues.
 const mostErrors, longestSearch = 10, 30 * time.Second
 
 // search reads all machines that may have Nodes in a target cluster, and then its Nodes. Errors:

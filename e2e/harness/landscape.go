@@ -38,7 +38,7 @@ func (l *Lab) Rotate(ctx context.Context, name string) error {
 	return l.send(ctx, http.MethodPost, "/v1/targets/rotate?name="+url.QueryEscape(name), nil, nil)
 }
 
-// LightFault is what is wrong with the API server of a light cluster; the zero value is nothing.
+// LightFault describes a fault of the API server of a light cluster; the zero value is nothing.
 type LightFault struct {
 	// Throttled has requests answered with 429.
 	Throttled bool `json:"throttled,omitempty"`
@@ -55,7 +55,7 @@ func (l *Lab) SetLightFault(ctx context.Context, name string, fault LightFault) 
 	return send(ctx, http.MethodPut, l.Endpoint("light")+"/clusters/"+url.PathEscape(name)+"/fault", bytes.NewReader(body), nil)
 }
 
-// Usage is what one user has requested of a light cluster: how many requests, and how many watches
+// Usage counts the requests of one user to a light cluster: how many requests, and how many watches
 // that are open.
 type Usage struct {
 	Requests int64 `json:"requests"`

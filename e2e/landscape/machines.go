@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// workers is the MachineDeployment in each namespace, of the class that the lab has made.
+	// workers is the MachineDeployment in each namespace, of the class that the lab has created.
 	workers, class = "workers", "small"
 	// roundLabel of a machine is that of the template that it was created from.
 	roundLabel = "round"

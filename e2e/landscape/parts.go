@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// spacing is the time between two changes, where a change is to be measured beside others and not
-// in a queue with them.
+// spacing is the time between two changes, where a change is to be measured next to others and
+// not in a queue with them.
 const spacing = 100 * time.Millisecond
 
 func (l *landscape) measureRest(ctx context.Context) error {
@@ -39,7 +39,7 @@ func (l *landscape) measureRoll(ctx context.Context) error {
 }
 
 // measureIsolation measures how long it takes to add a machine to each of the other clusters while
-// one has a fault, beside how long it takes without.
+// one has a fault, and how long it takes without.
 func (l *landscape) measureIsolation(ctx context.Context) error {
 	sick := l.members[len(l.members)-1]
 	others := slices.DeleteFunc(l.names(), func(name string) bool { return name == sick.Name })

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// use is what the fleet has used within a time. Rates are per second.
+// use records what the fleet has used within a time. Rates are per second.
 type use struct {
 	took                     time.Duration
 	memory, most             float64 // RSS of all replicas and of the largest, in bytes

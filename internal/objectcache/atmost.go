@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bytesOfObject is what an object takes in memory in addition to its encoding, at least.
+// bytesOfObject is the memory that an object takes in addition to its encoding, at least.
 const bytesOfObject = 1 << 10
 
 // boundedPage is how many objects are in one page of a Source with a bound.

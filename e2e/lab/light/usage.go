@@ -2,7 +2,7 @@ package light
 
 import "maps"
 
-// Usage is what one user has requested.
+// Usage counts the requests of one user.
 type Usage struct {
 	// Requests, also those that were refused; Watches are among them.
 	Requests int64 `json:"requests"`

@@ -203,7 +203,7 @@ func (p Policy) checkURL(field, text string, schemes ...string) (*url.URL, error
 		return nil, fmt.Errorf("%s: expected a URL that begins with %s:// and has a host", field, strings.Join(schemes, ":// or "))
 	case u.User != nil:
 		return nil, fmt.Errorf("%s: expected a URL without user and password", field)
-	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }): // which names may be made of when it is connected to
+	case strings.ContainsFunc(u.Host, func(r rune) bool { return r <= ' ' || r > '~' }): // which names may become when it is connected to
 		return nil, fmt.Errorf("%s: expected a host of ASCII characters; write an international name in its form that begins with xn--", field)
 	}
 	if address, err := netip.ParseAddr(u.Hostname()); err == nil && p.Refuses(address) {
@@ -220,8 +220,8 @@ func (p Policy) Refuses(address netip.Addr) bool {
 }
 
 // inNamespace completes the name of a Service in a URL, which a Pod of the namespace could write
-// without it, and returns the name that was given then. Errors: a Service of another namespace, or a
-// Pod of it, by its name: it would get what is meant for this one.
+// without it, and returns the name that was given then. Errors: a Service of another namespace, or
+// a Pod of it, by its name: it would get what is meant for this one.
 func inNamespace(field, namespace string, u *url.URL) (given string, err error) {
 	host := strings.TrimSuffix(u.Hostname(), ".")
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {

@@ -24,7 +24,7 @@ type bounded struct {
 	err        error
 }
 
-// inWork is what is being read from one connection.
+// inWork counts what is being read from one connection.
 type inWork struct{ bytes, values atomic.Int64 }
 
 // Read returns the next part. Errors: an answer that is too large, those of the connection.
@@ -52,7 +52,8 @@ type readerFunc func(p []byte) (int, error)
 // Read calls the function.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// receive reads from the connection, and returns an error after the most bytes, or MaxBodies of all.
+// receive reads from the connection, and returns an error after the most bytes, or MaxBodies of
+// all.
 func (b *bounded) receive(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytes += int64(n)
