@@ -42,7 +42,9 @@ var (
 func (a around) Unwrap() Driver { return a.next }
 
 // intercept sends a call through an Interceptor, and stores the answer.
-func intercept[Req, Resp any](ctx context.Context, f Interceptor, c Call, call func(context.Context, Req) (Resp, error), req Req, resp *Resp) error {
+func intercept[Req, Resp any](
+	ctx context.Context, f Interceptor, c Call, call func(context.Context, Req) (Resp, error), req Req, resp *Resp,
+) error {
 	return f(ctx, c, func(ctx context.Context) (err error) {
 		*resp, err = call(ctx, req)
 		return err
@@ -56,7 +58,9 @@ func (a around) GetUnknownFields(ctx context.Context, req GetUnknownFieldsReques
 
 // CreateMachine calls the driver through the Interceptor.
 func (a around) CreateMachine(ctx context.Context, req CreateMachineRequest) (resp CreateMachineResponse, err error) {
-	c := Call{Op: OpCreate, Method: "CreateMachine", Target: req.Target, UserData: req.UserData, texts: []*string{&resp.LastKnownState, &resp.State}}
+	c := Call{
+		Op: OpCreate, Method: "CreateMachine", Target: req.Target, UserData: req.UserData, texts: []*string{&resp.LastKnownState, &resp.State},
+	}
 	err = intercept(ctx, a.f, c, a.next.CreateMachine, req, &resp)
 	return resp, err
 }

@@ -126,7 +126,8 @@ func (d checkedDriver) GetUnknownFields(ctx context.Context, req GetUnknownField
 	}
 	for _, path := range resp.Fields {
 		if !isFieldPath(path) {
-			return GetUnknownFieldsResponse{}, Errorf(OpFields, Internal, "the driver answered with the field %q; expected 1 to %d printable characters without spaces and commas",
+			return GetUnknownFieldsResponse{}, Errorf(OpFields, Internal,
+				"the driver answered with the field %q; expected 1 to %d printable characters without spaces and commas",
 				Clean(path), MaxFieldPath)
 		}
 	}
@@ -178,7 +179,8 @@ func (d checkedDriver) ListMachines(ctx context.Context, req ListMachinesRequest
 	}
 	for id, name := range resp.Machines {
 		if id == "" || !isID(id) || !isID(name) {
-			return ListMachinesResponse{}, Errorf(OpList, Internal, "the driver listed provider ID %q with the name %q; expected printable characters without spaces",
+			return ListMachinesResponse{}, Errorf(OpList, Internal,
+				"the driver listed provider ID %q with the name %q; expected printable characters without spaces",
 				Clean(id), Clean(name))
 		}
 	}

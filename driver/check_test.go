@@ -104,7 +104,8 @@ func TestAnswersAreChecked(t *testing.T) {
 			vm: VM{ProviderID: "azure:///subscriptions/a(b)/übung/i-1", NodeName: "ip-10-0-0-1.internal", Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "a.b"},
 			}},
-			note: strings.Repeat("\n", MaxLastKnownState), list: map[string]string{"cloud:///i-1": "m"}, ids: []string{"vol-1"}, paths: []string{"a.b[].c"},
+			note: strings.Repeat("\n", MaxLastKnownState), list: map[string]string{"cloud:///i-1": "m"}, ids: []string{"vol-1"},
+			paths: []string{"a.b[].c"},
 		}, nil},
 		"at the limits": {fixedDriver{
 			vm: VM{ProviderID: strings.Repeat("x", MaxProviderID), Addresses: slices.Repeat([]corev1.NodeAddress{
@@ -166,7 +167,8 @@ func TestErrorsOfCheckedDrivers(t *testing.T) {
 		t.Errorf("%v, want Internal", err)
 	}
 	l.vm.ProviderID = "cloud:///i-1"
-	if resp, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); CodeOf(err) != Uninitialized || resp.ProviderID == "" {
+	if resp, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); CodeOf(err) != Uninitialized ||
+		resp.ProviderID == "" {
 		t.Errorf("%v with %+v, want Uninitialized with the VM", err, resp)
 	}
 }

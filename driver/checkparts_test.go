@@ -15,15 +15,20 @@ func TestCheckedPartlyInvalidAnswerKeepsItsValidParts(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	addresses := []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}
 	for name, tc := range map[string]struct{ answer, want VM }{
-		"a node name that is no label value": {VM{ProviderID: "cloud:///i-1", NodeName: long, Addresses: addresses}, VM{ProviderID: "cloud:///i-1", Addresses: addresses}},
-		"an invalid provider ID":             {VM{ProviderID: "a b", NodeName: "m"}, VM{NodeName: "m"}},
-		"an invalid address":                 {VM{ProviderID: "cloud:///i-1", NodeName: "m", Addresses: []corev1.NodeAddress{{Address: "a b"}}}, VM{ProviderID: "cloud:///i-1", NodeName: "m"}},
-		"nothing valid":                      {VM{ProviderID: "a b", NodeName: long}, VM{}},
+		"a node name that is no label value": {
+			VM{ProviderID: "cloud:///i-1", NodeName: long, Addresses: addresses}, VM{ProviderID: "cloud:///i-1", Addresses: addresses},
+		},
+		"an invalid provider ID": {VM{ProviderID: "a b", NodeName: "m"}, VM{NodeName: "m"}},
+		"an invalid address": {VM{ProviderID: "cloud:///i-1", NodeName: "m", Addresses: []corev1.NodeAddress{{Address: "a b"}}}, VM{
+			ProviderID: "cloud:///i-1", NodeName: "m",
+		}},
+		"nothing valid": {VM{ProviderID: "a b", NodeName: long}, VM{}},
 	} {
 		for _, fails := range []error{nil, Errorf(OpStatus, Uninitialized, "not set up")} {
 			d := Checked(fixedDriver{vm: tc.answer, note: "kept", fails: fails})
 			created, err := d.CreateMachine(t.Context(), CreateMachineRequest{})
-			if diff := cmp.Diff(CreateMachineResponse{VM: tc.want, LastKnownState: "kept"}, created); diff != "" || !IsInvalidAnswer(err) || CodeOf(err) != Internal {
+			if diff := cmp.Diff(CreateMachineResponse{VM: tc.want, LastKnownState: "kept"}, created); diff != "" || !IsInvalidAnswer(err) ||
+				CodeOf(err) != Internal {
 				t.Errorf("%s: %v; %s", name, err, diff)
 			}
 			found, err := d.GetMachineStatus(t.Context(), GetMachineStatusRequest{})
@@ -47,7 +52,8 @@ func TestCheckedErrorDropsItsVM(t *testing.T) {
 // A VM that is gone is gone, regardless of what the driver notes.
 func TestInvalidNoteOfADeletionIsDropped(t *testing.T) {
 	note := strings.Repeat("x", MaxLastKnownState+1)
-	if resp, err := Checked(fixedDriver{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone || resp.LastKnownState != "" {
+	if resp, err := Checked(fixedDriver{note: note}).DeleteMachine(t.Context(), DeleteMachineRequest{}); err != nil || !resp.Gone ||
+		resp.LastKnownState != "" {
 		t.Errorf("%t, %d bytes, %v; want that it is gone, without the note", resp.Gone, len(resp.LastKnownState), err)
 	}
 	if _, err := Checked(ending{fixedDriver{note: note}}).DeleteMachine(t.Context(), DeleteMachineRequest{}); !IsInvalidAnswer(err) {
@@ -70,7 +76,8 @@ func TestCheckedInvalidStateIsDropped(t *testing.T) {
 		"stopped": "stopped", strings.Repeat("x", MaxVMState): strings.Repeat("x", MaxVMState),
 		strings.Repeat("x", MaxVMState+1): "", "a\nb": "", "\xff": "",
 	} {
-		resp, err := Checked(fixedDriver{vm: VM{ProviderID: "cloud:///i-1", State: state}}).GetMachineStatus(t.Context(), GetMachineStatusRequest{})
+		resp, err := Checked(fixedDriver{vm: VM{ProviderID: "cloud:///i-1", State: state}}).GetMachineStatus(t.Context(),
+			GetMachineStatusRequest{})
 		if err != nil || resp.ProviderID != "cloud:///i-1" || resp.State != want {
 			t.Errorf("%q: want the VM with the state %q, got %+v, %v", state, want, resp.VM, err)
 		}

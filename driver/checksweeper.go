@@ -16,7 +16,8 @@ func (d checkedDriver) Scope(req ScopeRequest) (string, error) {
 		return "", err
 	}
 	if scope == "" || !isID(scope) {
-		return "", Errorf(OpScope, Internal, "the driver answered with the scope %q of %d bytes; expected 1 to %d printable characters without spaces",
+		return "", Errorf(OpScope, Internal,
+			"the driver answered with the scope %q of %d bytes; expected 1 to %d printable characters without spaces",
 			Clean(scope), len(scope), MaxProviderID)
 	}
 	return scope, nil
@@ -99,7 +100,8 @@ func (r Resource) wrong() string {
 	}
 	uid := string(r.MachineUID)
 	if errs := validation.IsValidLabelValue(uid); uid == "" || len(errs) > 0 {
-		return fmt.Sprintf("the UID %q of a Machine; expected a value as of a label, and not an empty one: %s", Clean(uid), strings.Join(errs, "; "))
+		return fmt.Sprintf("the UID %q of a Machine; expected a value as of a label, and not an empty one: %s",
+			Clean(uid), strings.Join(errs, "; "))
 	}
 	return ""
 }

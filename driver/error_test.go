@@ -59,17 +59,23 @@ func TestThrottled(t *testing.T) {
 		err           error
 		kind, message string
 	}{
-		"for some time": {Throttledf(OpCreate, 29600*time.Millisecond, "slow down"), "Throttled", "throttled, to be repeated after 30s: slow down"},
-		"for a moment":  {fmt.Errorf("wrapped: %w", Throttledf(OpCreate, time.Millisecond, "slow down")), "Throttled", "throttled, to be repeated after 1s: slow down"},
-		"for no time":   {Throttledf(OpCreate, 0, "slow down"), "Throttled", "throttled: slow down"},
-		"an outage":     {&Error{Code: Unavailable, RetryAfter: time.Minute, Err: errors.New("down")}, "Unavailable", "down"},
-		"of no driver":  {errors.New("throttled"), "Unknown", "throttled"},
+		"for some time": {
+			Throttledf(OpCreate, 29600*time.Millisecond, "slow down"), "Throttled", "throttled, to be repeated after 30s: slow down",
+		},
+		"for a moment": {
+			fmt.Errorf("wrapped: %w", Throttledf(OpCreate, time.Millisecond, "slow down")), "Throttled",
+			"throttled, to be repeated after 1s: slow down",
+		},
+		"for no time":  {Throttledf(OpCreate, 0, "slow down"), "Throttled", "throttled: slow down"},
+		"an outage":    {&Error{Code: Unavailable, RetryAfter: time.Minute, Err: errors.New("down")}, "Unavailable", "down"},
+		"of no driver": {errors.New("throttled"), "Unknown", "throttled"},
 	} {
 		if got := KindOf(c.err); got != c.kind || MessageOf(c.err) != c.message {
 			t.Errorf("%s: %s with %q, want %s with %q", name, got, MessageOf(c.err), c.kind, c.message)
 		}
 	}
-	if err := Throttledf(OpCreate, 0, "slow down"); err.Code != Unavailable { // ResourceExhausted has the cluster-autoscaler use another node group
+	// ResourceExhausted has the cluster-autoscaler use another node group.
+	if err := Throttledf(OpCreate, 0, "slow down"); err.Code != Unavailable {
 		t.Errorf("the code is %s, want Unavailable", err.Code)
 	}
 }

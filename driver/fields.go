@@ -20,7 +20,8 @@ func UnknownFields(providerSpec []byte, into any) (GetUnknownFieldsResponse, err
 	found := unknown{}
 	found.walk(spec, reflect.TypeOf(into), "")
 	if len(found) > MaxUnknownFields {
-		return GetUnknownFieldsResponse{}, Errorf(OpFields, InvalidArgument, "the provider spec has more than %d fields that the driver does not understand; remove them",
+		return GetUnknownFieldsResponse{}, Errorf(OpFields, InvalidArgument,
+			"the provider spec has more than %d fields that the driver does not understand; remove them",
 			MaxUnknownFields)
 	}
 	return GetUnknownFieldsResponse{Fields: slices.Sorted(maps.Keys(found))}, nil

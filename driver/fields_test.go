@@ -38,10 +38,12 @@ func TestUnknownFields(t *testing.T) {
 		raw  string
 		want []string
 	}{
-		"nothing":                           {``, nil},
-		"no JSON":                           {`{`, nil},
-		"no object":                         {`["a"]`, nil},
-		"known fields":                      {`{"Shared": "", "named": {"size": 1}, "disk": {"size": 1}, "disks": [{"size": 1}], "tags": {"a": "b"}}`, nil},
+		"nothing":   {``, nil},
+		"no JSON":   {`{`, nil},
+		"no object": {`["a"]`, nil},
+		"known fields": {
+			`{"Shared": "", "named": {"size": 1}, "disk": {"size": 1}, "disks": [{"size": 1}], "tags": {"a": "b"}}`, nil,
+		},
 		"known fields in another case":      {`{"DISK": {"SIZE": 1}}`, nil},
 		"fields at the top":                 {`{"z": 1, "a": {"b": 1}}`, []string{"a", "z"}},
 		"fields of an object":               {`{"disk": {"size": 1, "encrypted": true}}`, []string{"disk.encrypted"}},

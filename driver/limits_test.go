@@ -52,7 +52,9 @@ func FuzzClean(f *testing.F) {
 func TestErrorsShowCleanText(t *testing.T) {
 	foreign := strings.Repeat("a line\n", 1<<17)
 	err := fmt.Errorf("machine m: %w", Errorf(OpCreate, Internal, "the cloud says: %s", foreign))
-	for what, text := range map[string]string{"MessageOf": MessageOf(err), "Error": err.Error(), "of no driver": MessageOf(errors.New(foreign))} {
+	for what, text := range map[string]string{
+		"MessageOf": MessageOf(err), "Error": err.Error(), "of no driver": MessageOf(errors.New(foreign)),
+	} {
 		if len(text) > MaxMessage+100 || strings.ContainsRune(text, '\n') {
 			t.Errorf("%s has %d bytes: %.100q", what, len(text), text)
 		}

@@ -39,7 +39,10 @@ func TestSameVM(t *testing.T) {
 		{"azure:///westeurope/", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/", false},
 		{"azure:///a/b/m", armID, false},
 		{"azure:///westeurope/m", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/m", false},
-		{"azure:///westeurope/m", "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/x/virtualMachines/m", false},
+		{
+			"azure:///westeurope/m",
+			"azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/x/virtualMachines/m", false,
+		},
 		{"azure:///westeurope/m", "azure:///subscriptions/s/managementGroups/g/providers/Microsoft.Compute/virtualMachines/m", false},
 		{"azure:///westeurope/m", "azure:///tenants/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/m", false},
 		{"azure:///westeurope/m", armID + "/extensions/e", false},

@@ -71,5 +71,7 @@ func (r redactor) redactError(err error) error {
 	if clean == text {
 		return err
 	}
-	return &Error{Code: typed.Code, Op: typed.Op, RetryAfter: typed.RetryAfter, Pending: typed.Pending, Throttled: typed.Throttled, Err: errors.New(clean)}
+	return &Error{
+		Code: typed.Code, Op: typed.Op, RetryAfter: typed.RetryAfter, Pending: typed.Pending, Throttled: typed.Throttled, Err: errors.New(clean),
+	}
 }

@@ -27,7 +27,9 @@ func (e echo) CreateMachine(context.Context, CreateMachineRequest) (CreateMachin
 	if e.panics {
 		panic(e.text)
 	}
-	return CreateMachineResponse{LastKnownState: e.text, VM: VM{State: e.text}}, &Error{Code: ResourceExhausted, Op: OpCreate, RetryAfter: 7, Pending: true, Throttled: true, Err: fmt.Errorf("cloud: %w", errors.New(e.text))}
+	return CreateMachineResponse{LastKnownState: e.text, VM: VM{State: e.text}}, &Error{
+		Code: ResourceExhausted, Op: OpCreate, RetryAfter: 7, Pending: true, Throttled: true, Err: fmt.Errorf("cloud: %w", errors.New(e.text)),
+	}
 }
 
 func (e echo) InitializeMachine(context.Context, InitializeMachineRequest) (InitializeMachineResponse, error) {
@@ -46,7 +48,8 @@ const (
 	plantedPassword = "h4nnah!" // shorter than a run
 	plantedKey      = "AKIA/9f8e7d6c5b4a39281706+f5e4d3c2b1"
 	plantedToken    = "abcdef.0123456789abcdef"
-	plantedUserData = "#!/bin/sh\njoin --token \"" + plantedToken + "\" --name workers-a-7c9f8-xyz12\nexport PASSWORD='correct horse battery staple'\n"
+	plantedUserData = "#!/bin/sh\njoin --token \"" + plantedToken +
+		"\" --name workers-a-7c9f8-xyz12\nexport PASSWORD='correct horse battery staple'\n"
 )
 
 func creation() CreateMachineRequest {
@@ -54,7 +57,8 @@ func creation() CreateMachineRequest {
 		Target: Target{
 			Machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "workers-a-7c9f8-xyz12"}},
 			Secret: map[string][]byte{
-				"key": []byte(plantedKey + "\n"), "password": []byte(plantedPassword), "endpoint": []byte("https://cloud.example.org:8443/v1"), "region": []byte("eu-1"),
+				"key": []byte(plantedKey + "\n"), "password": []byte(plantedPassword), "endpoint": []byte("https://cloud.example.org:8443/v1"),
+				"region": []byte("eu-1"),
 			},
 		},
 		UserData: []byte(plantedUserData),
@@ -77,8 +81,10 @@ func TestRedactedRemovesWhatACloudEchoes(t *testing.T) {
 		"hexadecimal":      {hex.EncodeToString([]byte(plantedKey)), "[redacted]"},
 		"JSON":             {fmt.Sprintf("%q", plantedUserData), ""},
 		"the machine":      {"VM workers-a-7c9f8-xyz12 exists", "VM workers-a-7c9f8-xyz12 exists"},
-		"the endpoint":     {"Post \"https://cloud.example.org:8443/v1/vms\": refused", "Post \"https://cloud.example.org:8443/v1/vms\": refused"},
-		"a short region":   {"region eu-1 is full", "region eu-1 is full"},
+		"the endpoint": {
+			"Post \"https://cloud.example.org:8443/v1/vms\": refused", "Post \"https://cloud.example.org:8443/v1/vms\": refused",
+		},
+		"a short region": {"region eu-1 is full", "region eu-1 is full"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, err := Redacted(echo{text: c.echoed}).CreateMachine(t.Context(), creation())
@@ -88,7 +94,9 @@ func TestRedactedRemovesWhatACloudEchoes(t *testing.T) {
 			initialized, _ := Redacted(echo{text: c.echoed}).InitializeMachine(t.Context(), InitializeMachineRequest{Target: creation().Target})
 			status, _ := Redacted(echo{text: c.echoed}).GetMachineStatus(t.Context(), GetMachineStatusRequest{Target: creation().Target})
 			_, untyped := Redacted(echo{text: c.echoed}).DeleteMachine(t.Context(), DeleteMachineRequest{Target: creation().Target})
-			for _, text := range []string{MessageOf(err), fmt.Sprintf("%v %+v", err, err), errors.Join(err).Error(), resp.LastKnownState, resp.State} {
+			for _, text := range []string{
+				MessageOf(err), fmt.Sprintf("%v %+v", err, err), errors.Join(err).Error(), resp.LastKnownState, resp.State,
+			} {
 				wantNoSecret(t, text, plantedKey, plantedPassword, plantedToken, "correct horse")
 			}
 			for _, text := range []string{untyped.Error(), initialized.State, status.State} { // of requests without user data

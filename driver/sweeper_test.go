@@ -91,7 +91,9 @@ func orphan(change func(*Resource)) Resource {
 
 func TestPagesOfResourcesAreChecked(t *testing.T) {
 	long := strings.Repeat("x", MaxProviderID)
-	req := ListResourcesRequest{ScopeRequest: ScopeRequest{Class: &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}}}, Continue: "own"}
+	req := ListResourcesRequest{
+		ScopeRequest: ScopeRequest{Class: &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n"}}}, Continue: "own",
+	}
 	one := func(change func(*Resource)) ListResourcesResponse {
 		return ListResourcesResponse{Items: []Resource{orphan(nil), orphan(change)}}
 	}
@@ -100,32 +102,36 @@ func TestPagesOfResourcesAreChecked(t *testing.T) {
 		page  ListResourcesResponse
 		wrong bool
 	}{
-		"nothing":                        {ListResourcesResponse{}, false},
-		"nothing, and more":              {ListResourcesResponse{Continue: "next"}, false},
-		"in order":                       {one(disk), false},
-		"a network interface":            {one(func(r *Resource) { r.Kind, r.NodeName = ResourceNetworkInterface, "" }), false},
-		"an address":                     {one(func(r *Resource) { r.Kind, r.NodeName = ResourceAddress, "" }), false},
-		"a VM without a node name":       {one(func(r *Resource) { r.NodeName = "" }), false},
-		"at the limits":                  {ListResourcesResponse{Items: slices.Repeat([]Resource{orphan(func(r *Resource) { r.ID = long })}, MaxResources), Continue: strings.Repeat("x", MaxContinue)}, false},
-		"more resources":                 {ListResourcesResponse{Items: slices.Repeat([]Resource{orphan(nil)}, MaxResources+1)}, true},
-		"a token without end":            {ListResourcesResponse{Continue: strings.Repeat("x", MaxContinue+1)}, true},
-		"its own token":                  {ListResourcesResponse{Continue: "own"}, true},
-		"no ID":                          {one(func(r *Resource) { r.ID = "" }), true},
-		"an ID with a line":              {one(func(r *Resource) { r.ID = "i-1\nx" }), true},
-		"an ID with a space":             {one(func(r *Resource) { r.ID = "i 1" }), true},
-		"an ID without end":              {one(func(r *Resource) { r.ID = long + "x" }), true},
-		"no kind":                        {one(func(r *Resource) { r.Kind = "" }), true},
-		"an unknown kind":                {one(func(r *Resource) { r.Kind = "Bucket" }), true},
-		"no namespace":                   {one(func(r *Resource) { r.Namespace = "" }), true},
-		"a bad namespace":                {one(func(r *Resource) { r.Namespace = "a.b" }), true},
-		"another namespace":              {one(func(r *Resource) { r.Namespace = "other" }), true},
-		"no name":                        {one(func(r *Resource) { r.Machine = "" }), true},
-		"a bad name":                     {one(func(r *Resource) { r.Machine = "a/../b" }), true},
-		"no UID":                         {one(func(r *Resource) { r.MachineUID = "" }), true},
-		"a UID with a line":              {one(func(r *Resource) { r.MachineUID = "a\nb" }), true},
-		"a node name that is none":       {one(func(r *Resource) { r.NodeName = "a/b" }), true},
-		"a node name without end":        {one(func(r *Resource) { r.NodeName = strings.Repeat("x", 254) }), true},
-		"names of 253 characters":        {one(func(r *Resource) { r.Machine, r.NodeName = strings.Repeat("x", 253), strings.Repeat("x", 253) }), false},
+		"nothing":                  {ListResourcesResponse{}, false},
+		"nothing, and more":        {ListResourcesResponse{Continue: "next"}, false},
+		"in order":                 {one(disk), false},
+		"a network interface":      {one(func(r *Resource) { r.Kind, r.NodeName = ResourceNetworkInterface, "" }), false},
+		"an address":               {one(func(r *Resource) { r.Kind, r.NodeName = ResourceAddress, "" }), false},
+		"a VM without a node name": {one(func(r *Resource) { r.NodeName = "" }), false},
+		"at the limits": {ListResourcesResponse{
+			Items: slices.Repeat([]Resource{orphan(func(r *Resource) { r.ID = long })}, MaxResources), Continue: strings.Repeat("x", MaxContinue),
+		}, false},
+		"more resources":           {ListResourcesResponse{Items: slices.Repeat([]Resource{orphan(nil)}, MaxResources+1)}, true},
+		"a token without end":      {ListResourcesResponse{Continue: strings.Repeat("x", MaxContinue+1)}, true},
+		"its own token":            {ListResourcesResponse{Continue: "own"}, true},
+		"no ID":                    {one(func(r *Resource) { r.ID = "" }), true},
+		"an ID with a line":        {one(func(r *Resource) { r.ID = "i-1\nx" }), true},
+		"an ID with a space":       {one(func(r *Resource) { r.ID = "i 1" }), true},
+		"an ID without end":        {one(func(r *Resource) { r.ID = long + "x" }), true},
+		"no kind":                  {one(func(r *Resource) { r.Kind = "" }), true},
+		"an unknown kind":          {one(func(r *Resource) { r.Kind = "Bucket" }), true},
+		"no namespace":             {one(func(r *Resource) { r.Namespace = "" }), true},
+		"a bad namespace":          {one(func(r *Resource) { r.Namespace = "a.b" }), true},
+		"another namespace":        {one(func(r *Resource) { r.Namespace = "other" }), true},
+		"no name":                  {one(func(r *Resource) { r.Machine = "" }), true},
+		"a bad name":               {one(func(r *Resource) { r.Machine = "a/../b" }), true},
+		"no UID":                   {one(func(r *Resource) { r.MachineUID = "" }), true},
+		"a UID with a line":        {one(func(r *Resource) { r.MachineUID = "a\nb" }), true},
+		"a node name that is none": {one(func(r *Resource) { r.NodeName = "a/b" }), true},
+		"a node name without end":  {one(func(r *Resource) { r.NodeName = strings.Repeat("x", 254) }), true},
+		"names of 253 characters": {
+			one(func(r *Resource) { r.Machine, r.NodeName = strings.Repeat("x", 253), strings.Repeat("x", 253) }), false,
+		},
 		"a disk with the name of a Node": {one(func(r *Resource) { r.Kind = ResourceDisk }), true},
 	} {
 		d, _ := SweeperOf(Checked(sweeping{page: c.page}))

@@ -23,8 +23,14 @@ func TestAdmission(t *testing.T) {
 		{"machinedeployments", deployment(""), ""},
 		{"machinedeployments", deployment(`, strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}`), ""},
 		{"machinedeployments", deployment(`, strategy: {type: Rolling}`), `spec.strategy.type: Unsupported value: "Rolling"`},
-		{"machinedeployments", deployment(`, strategy: {type: RollingUpdate}`), "type RollingUpdate needs rollingUpdate with maxSurge and maxUnavailable"},
-		{"machinedeployments", strings.Replace(deployment(""), "labels: {name: pool}", "labels: {name: sea}", 1), "is not matching with spec.template.metadata.labels"},
+		{
+			"machinedeployments", deployment(`, strategy: {type: RollingUpdate}`),
+			"type RollingUpdate needs rollingUpdate with maxSurge and maxUnavailable",
+		},
+		{
+			"machinedeployments", strings.Replace(deployment(""), "labels: {name: pool}", "labels: {name: sea}", 1),
+			"is not matching with spec.template.metadata.labels",
+		},
 		{"machines", machine + `, healthTimeout: 10m}}`, ""},
 		{"machines", machine + `, healthTimeout: "10"}}`, "must be a duration such as 20m or 1h30m"},
 	} {

@@ -60,7 +60,8 @@ func (a scaler) query(ctx context.Context, answer any, args ...string) (refused 
 	}
 	var output strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "autoscaler"), append([]string{
-		"--control-kubeconfig=" + filepath.Join(a.lab.Dir, "admin.kubeconfig"), "--target-kubeconfig=" + filepath.Join(a.lab.Dir, "target.kubeconfig"),
+		"--control-kubeconfig=" + filepath.Join(a.lab.Dir, "admin.kubeconfig"),
+		"--target-kubeconfig=" + filepath.Join(a.lab.Dir, "target.kubeconfig"),
 		fmt.Sprintf("--generation=%d", a.generation), fmt.Sprintf("--nodes=0:10:%s.pool", a.name),
 	}, args...)...)
 	cmd.Stdout = &output
@@ -107,8 +108,9 @@ func (a scaler) resizes(want sized, args ...string) {
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "autoscaler", `{"zone":"sim-3g"}`)
-	s.patch("machineclasses", harness.ClassName, `{"nodeTemplate":{"capacity":{"cpu":"4","gpu":"0","memory":"16Gi"},"instanceType":"standard-4",`+
-		`"region":"sim-1","zone":"sim-1a","architecture":"arm64","virtualCapacity":{"example.com/dongle":"2"},"ofTheFuture":{"is":"kept"}}}`)
+	s.patch("machineclasses", harness.ClassName,
+		`{"nodeTemplate":{"capacity":{"cpu":"4","gpu":"0","memory":"16Gi"},"instanceType":"standard-4",`+
+			`"region":"sim-1","zone":"sim-1a","architecture":"arm64","virtualCapacity":{"example.com/dongle":"2"},"ofTheFuture":{"is":"kept"}}}`)
 	s.deploy("pool", 0, func(d *v1alpha1.MachineDeployment) {
 		d.Spec.AutoPreserveFailedMachineMax = 1 // the double's types do not have it
 		d.Annotations = map[string]string{"autoscaler.gardener.cloud/scale-down-unneeded-time": "15m"}
@@ -139,7 +141,8 @@ func autoscalerScalesUpFromZero(s *space) {
 	var like nodeLike
 	a.do(&like, "template-node", "pool")
 	dongles := like.Capacity["example.com/dongle"]
-	if like.From != "" || like.Capacity.Cpu().String() != "4" || dongles.String() != "2" || like.InstanceType != "standard-4" || like.Region != "sim-1" ||
+	if like.From != "" || like.Capacity.Cpu().String() != "4" || dongles.String() != "2" || like.InstanceType != "standard-4" ||
+		like.Region != "sim-1" ||
 		like.Zone != "sim-1a" || like.Labels[corev1.LabelArchStable] != "arm64" || like.Labels["worker.gardener.cloud/pool"] != s.name {
 		s.Errorf("a Node would be like %+v", like)
 	}
@@ -156,7 +159,8 @@ func autoscalerScalesUpFromZero(s *space) {
 		var wrong deviations
 		wrong.unless(len(requested) == 5, "there are %d", len(requested))
 		for _, i := range requested {
-			wrong.unless(i.ID == "requested://"+i.Machine && i.Creating && i.Error != nil && i.Error.Class == "Other" && i.Error.Code == "Internal", "%+v %+v", i, i.Error)
+			wrong.unless(i.ID == "requested://"+i.Machine && i.Creating && i.Error != nil && i.Error.Class == "Other" && i.Error.Code == "Internal",
+				"%+v %+v", i, i.Error)
 		}
 		return wrong.err()
 	})
@@ -193,7 +197,9 @@ func createsFail(s *space, zone string) (end func()) {
 		s.must(err)
 		s.must(s.lab.Cloud.Set(context.WithoutCancel(s.Context()), string(patch)))
 	}
-	set(cloudapi.Fault{Operations: []cloudapi.Operation{cloudapi.OpCreateInstance}, Zones: []string{zone}, Kind: cloudapi.FaultInternal, Rate: 1})
+	set(cloudapi.Fault{
+		Operations: []cloudapi.Operation{cloudapi.OpCreateInstance}, Zones: []string{zone}, Kind: cloudapi.FaultInternal, Rate: 1,
+	})
 	end = func() { s.Helper(); set() }
 	s.Cleanup(end)
 	return end
@@ -227,7 +233,8 @@ func isWrittenWithoutLosses(s *space, before *v1alpha1.MachineDeployment) {
 		NodeTemplate map[string]any
 	}
 	s.must(json.Unmarshal(raw, &class))
-	if kept := fmt.Sprint(class.NodeTemplate["ofTheFuture"]); !slices.Contains(class.Metadata.Finalizers, v1alpha1.FinalizerName) || kept != "map[is:kept]" {
+	if kept := fmt.Sprint(class.NodeTemplate["ofTheFuture"]); !slices.Contains(class.Metadata.Finalizers, v1alpha1.FinalizerName) ||
+		kept != "map[is:kept]" {
 		s.Errorf("the fleet has written its finalizer (%v), and of a field that it does not know is left: %s", class.Metadata.Finalizers, kept)
 	}
 }
@@ -245,29 +252,31 @@ func autoscalerScalesDownByName(s *space) {
 		named := names[len(names)/2]
 		scaler{s, generation}.resizes(sized{Replicas: int32(len(names)) - 1, Deleted: []string{named}, Writes: 1}, "delete-nodes", "pool", named)
 		names = slices.DeleteFunc(names, func(name string) bool { return name == named })
-		s.eventually(fmt.Sprintf("of generation %d exactly %s is deleted, and no mark is left", generation, named), func(ctx context.Context) error {
-			machines, err1 := s.machines(ctx, "pool")
-			d, err2 := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
-			if err := errors.Join(err1, err2); err != nil {
-				return err
-			}
-			var wrong deviations
-			var found []string
-			for _, m := range machines {
-				found = append(found, m.Name)
-				wrong.unless(m.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered && m.Annotations[v1alpha1.AnnotationMarkedForDeletionTime] == "",
-					"%s is marked: %v", m.Name, m.Annotations)
-			}
-			for _, name := range names {
-				if !slices.Contains(found, name) {
-					s.Fatalf("machine %s was deleted, and was not named", name)
+		s.eventually(fmt.Sprintf("of generation %d exactly %s is deleted, and no mark is left", generation, named),
+			func(ctx context.Context) error {
+				machines, err1 := s.machines(ctx, "pool")
+				d, err2 := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
+				if err := errors.Join(err1, err2); err != nil {
+					return err
 				}
-			}
-			wrong.unless(slices.Equal(found, names), "there are %v, want %v", found, names)
-			list, is := d.Annotations[v1alpha1.AnnotationTriggerDeletion]
-			wrong.unless(!is, "the MachineDeployment names %q", list)
-			return wrong.err()
-		})
+				var wrong deviations
+				var found []string
+				for _, m := range machines {
+					found = append(found, m.Name)
+					wrong.unless(m.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered &&
+						m.Annotations[v1alpha1.AnnotationMarkedForDeletionTime] == "",
+						"%s is marked: %v", m.Name, m.Annotations)
+				}
+				for _, name := range names {
+					if !slices.Contains(found, name) {
+						s.Fatalf("machine %s was deleted, and was not named", name)
+					}
+				}
+				wrong.unless(slices.Equal(found, names), "there are %v, want %v", found, names)
+				list, is := d.Annotations[v1alpha1.AnnotationTriggerDeletion]
+				wrong.unless(!is, "the MachineDeployment names %q", list)
+				return wrong.err()
+			})
 	}
 	s.joined()
 }
@@ -292,7 +301,8 @@ func autoscalerIsKeptFromARollout(s *space) {
 		wrong.unless(progress != nil && progress.Reason != v1alpha1.ReasonNewMachineSetAvailable, "Progressing is %v", progress)
 		return wrong.err()
 	})
-	a.resizes(sized{Replicas: 1, Skipped: map[string]string{machines[0].Name: "its Node is not to be scaled down"}}, "delete-nodes", "pool", machines[0].Name)
+	a.resizes(sized{Replicas: 1, Skipped: map[string]string{machines[0].Name: "its Node is not to be scaled down"}}, "delete-nodes", "pool",
+		machines[0].Name)
 	refused, err := a.query(s.Context(), new(sized), "decrease-target-size", "pool", "1")
 	if s.must(err); refused != "machines are being replaced" {
 		s.Errorf("autoscaler decrease-target-size: refused since %q", refused)

@@ -215,16 +215,19 @@ func (s *azureSpace) joined() map[string]string {
 			}
 		}
 		var wrong deviations
-		wrong.unless(len(vms) == len(machines) && len(used) == len(machines), "for %d machines there are VMs %v, with parts %v", len(machines), vms, used)
+		wrong.unless(len(vms) == len(machines) && len(used) == len(machines), "for %d machines there are VMs %v, with parts %v",
+			len(machines), vms, used)
 		for _, m := range machines {
 			joined[m.Name] = string(m.UID)
-			wrong.unless(vms[m.Spec.ProviderID] == string(m.UID) && used[m.Spec.ProviderID] == 3, "%s has VM %s; there are %v, with parts %v", m.Name, m.Spec.ProviderID, vms, used)
+			wrong.unless(vms[m.Spec.ProviderID] == string(m.UID) && used[m.Spec.ProviderID] == 3, "%s has VM %s; there are %v, with parts %v",
+				m.Name, m.Spec.ProviderID, vms, used)
 			node, err := s.lab.Target.CoreV1().Nodes().Get(ctx, m.Labels[v1alpha1.LabelNode], metav1.GetOptions{})
 			if err != nil {
 				wrong.unless(false, "%s: %w", m.Name, err)
 				continue
 			}
-			wrong.unless(node.Spec.ProviderID == m.Spec.ProviderID, "Node %s is VM %s, its machine %s", node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
+			wrong.unless(node.Spec.ProviderID == m.Spec.ProviderID, "Node %s is VM %s, its machine %s",
+				node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
 			wrong = append(wrong, checkNode(m, node)...)
 		}
 		return wrong.err()

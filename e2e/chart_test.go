@@ -53,7 +53,8 @@ func chartRenders(t *testing.T, lab *harness.Lab) {
 			// The lab does not have the definitions of the Prometheus operator and of KEDA, and no release
 			// of this name, with which a dry run would merge what is rendered. The pod of helm test needs
 			// the release's ServiceAccount, which a dry run does not create.
-			rendered := helm(t, lab, "admin.kubeconfig", "template", "rendered", chart, "-f", values, "--skip-tests", "--set", "serviceMonitor.enabled=false,prometheusRule.enabled=false,autoscaling.externalMetric=load")
+			rendered := helm(t, lab, "admin.kubeconfig", "template", "rendered", chart, "-f", values, "--skip-tests", "--set",
+				"serviceMonitor.enabled=false,prometheusRule.enabled=false,autoscaling.externalMetric=load")
 			file := filepath.Join(t.TempDir(), "rendered.yaml")
 			if err := os.WriteFile(file, []byte(rendered), 0o600); err != nil {
 				t.Fatal(err)
@@ -170,7 +171,8 @@ func review(t *testing.T, client kubernetes.Interface, attributes authorizationv
 
 func chartNamespaceIn(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chartNamespace}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chartNamespace}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}

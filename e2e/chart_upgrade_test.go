@@ -77,7 +77,8 @@ func upgradeRefusesOtherSlots(t *testing.T, lab *harness.Lab) {
 	if _, err := leases.Create(t.Context(), leader, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	refused("slots: expected 128, with which fleet fixed was installed (Lease chart/fixed-leader), got 512", "--set", "slots=512,shardBy=namespace")
+	refused("slots: expected 128, with which fleet fixed was installed (Lease chart/fixed-leader), got 512", "--set",
+		"slots=512,shardBy=namespace")
 	refused("shardBy: expected namespace", "--set", "slots=128")
 	helm(t, lab, "admin.kubeconfig", replicasOnly("upgrade", release, "--set", "replicas=0,slots=128,shardBy=namespace")...)
 }
@@ -97,7 +98,8 @@ func wantReplicas(t *testing.T, lab *harness.Lab, name string, want int32) {
 func scaleStatefulSet(t *testing.T, lab *harness.Lab, name string, replicas int32) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	_, err := lab.Control.AppsV1().StatefulSets(chartNamespace).Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
+	_, err := lab.Control.AppsV1().StatefulSets(chartNamespace).Patch(t.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "scale")
 	if err != nil {
 		t.Fatal(err)
 	}

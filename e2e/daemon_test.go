@@ -37,7 +37,9 @@ func (s *space) daemonWorks() {
 	c.vm = s.joined()[c.node]
 	before := c.bootID()
 
-	first := c.render(harness.Ignition([]string{harness.File("/etc/sysctl.d/10-demo.conf", "vm.swappiness=1\n"), harness.File(harness.KubeletFile, harness.MaxPods(77))}, []string{harness.Unit("demo.service")}))
+	first := c.render(harness.Ignition([]string{
+		harness.File("/etc/sysctl.d/10-demo.conf", "vm.swappiness=1\n"), harness.File(harness.KubeletFile, harness.MaxPods(77)),
+	}, []string{harness.Unit("demo.service")}))
 	c.desire(first)
 	c.isDone(first)
 	c.eventually("the Node was rebooted", func(n *corev1.Node) error { // the kubelet reports it after its start, when it has time
@@ -47,7 +49,8 @@ func (s *space) daemonWorks() {
 		return nil
 	})
 	c.has("/etc/sysctl.d/10-demo.conf", "vm.swappiness=1\n")
-	if target, err := os.Readlink(c.path("/etc/systemd/system/multi-user.target.wants/demo.service")); err != nil || target != "/etc/systemd/system/demo.service" {
+	if target, err := os.Readlink(c.path("/etc/systemd/system/multi-user.target.wants/demo.service")); err != nil ||
+		target != "/etc/systemd/system/demo.service" {
 		s.Errorf("the unit is not enabled: %q, %v", target, err)
 	}
 	c.eventually("the Node has the kubelet's setting", func(n *corev1.Node) error {

@@ -132,7 +132,8 @@ func TestOtherManagerIsRespected(t *testing.T) {
 		lease, err := leases.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: new(other), LeaseDurationSeconds: new(int32(15)), AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
+				HolderIdentity: new(other), LeaseDurationSeconds: new(int32(15)), AcquireTime: new(metav1.NowMicro()),
+				RenewTime: new(metav1.NowMicro()),
 			},
 		}, metav1.CreateOptions{})
 		s.must(err)
@@ -233,7 +234,8 @@ func (s *space) serving(slot int, not ...string) (now owner) {
 	s.eventually(fmt.Sprintf("slot %d is served, and not by %q", slot, not), func(ctx context.Context) error {
 		var lease *coordinationv1.Lease
 		now, lease = s.owner(slot)
-		if assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]; now.replica == "" || slices.Contains(not, now.replica) || now.replica != assigned {
+		if assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]; now.replica == "" || slices.Contains(not, now.replica) ||
+			now.replica != assigned {
 			return fmt.Errorf("it is held by %+v and assigned to %s", now, assigned)
 		}
 		return isServed(ctx, s.lab, now.replica, slot)

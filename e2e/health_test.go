@@ -24,7 +24,9 @@ func TestDeadVMIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "vm-dies", "")
 	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
-		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: 5 * time.Second}}
+		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
+			MachineHealthTimeout: &metav1.Duration{Duration: 5 * time.Second},
+		}
 	})
 	s.running("pool", 3)
 	before := s.joined()
@@ -38,7 +40,8 @@ func TestDeadVMIsReplaced(t *testing.T) {
 		}
 		for _, m := range machines {
 			op := m.Status.LastOperation
-			if m.Name == victim && m.Status.CurrentStatus.Phase == v1alpha1.MachineUnknown && strings.HasSuffix(m.Spec.ProviderID, "/"+before[victim]) &&
+			if m.Name == victim && m.Status.CurrentStatus.Phase == v1alpha1.MachineUnknown &&
+				strings.HasSuffix(m.Spec.ProviderID, "/"+before[victim]) &&
 				op.Type == v1alpha1.MachineOperationHealthCheck && op.State == v1alpha1.MachineStateProcessing {
 				dead = m
 				return nil

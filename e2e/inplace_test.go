@@ -105,7 +105,8 @@ func (s *space) same(machines map[string]types.UID, nodes map[string]*corev1.Nod
 			}
 		}
 		annotated := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-			return t.Key == v1alpha1.TaintPreferNoSchedule || t.Key == v1alpha1.TaintCriticalComponentsNotReady || t.Key == corev1.TaintNodeUnschedulable
+			return t.Key == v1alpha1.TaintPreferNoSchedule || t.Key == v1alpha1.TaintCriticalComponentsNotReady ||
+				t.Key == corev1.TaintNodeUnschedulable
 		})
 		if annotated || node.Spec.Unschedulable || node.Annotations[v1alpha1.AnnotationUpdateTo] != "" {
 			s.Errorf("Node %s is still marked: %v, taints %v", name, node.Annotations, node.Spec.Taints)

@@ -62,8 +62,9 @@ func getColumns(s *space) {
 	}
 	for command, want := range map[string]string{
 		"get mcd/pool --subresource=scale -o jsonpath={.spec.replicas},{.status.replicas},{.status.selector}": "1,1,name=pool",
-		"get mc --field-selector=spec.class.name=simulated -o name":                                           "machine.machine.sapcloud.io/" + m.Name,
-		"get mc --field-selector=spec.class.name=other -o name":                                               "",
+		"get mc --field-selector=spec.class.name=simulated -o name": "machine.machine.sapcloud.io/" +
+			m.Name,
+		"get mc --field-selector=spec.class.name=other -o name": "",
 	} {
 		if got := strings.TrimSpace(s.kubectl(strings.Fields(command)...)); got != want {
 			s.Errorf("kubectl %s: want %q, got %q", command, want, got)
@@ -132,7 +133,8 @@ func applyManifests(s *space) {
 		_, err := s.lab.Kubectl(s.Context(), "create", "namespace", "garden--blue")
 		s.must(err)
 	}
-	out, err := s.lab.Kubectl(s.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "../apis/machine/v1alpha1/testdata/manifests.yaml")
+	out, err := s.lab.Kubectl(s.Context(), "apply", "--dry-run=server", "--validate=strict", "-f",
+		"../apis/machine/v1alpha1/testdata/manifests.yaml")
 	s.must(err)
 	if got := strings.Count(out, "created (server dry run)"); got != 5 {
 		s.Errorf("want 5 objects accepted, got:\n%s", out)

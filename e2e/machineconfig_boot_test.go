@@ -57,7 +57,8 @@ func target(s *space, config runtime.RawExtension, before string) string {
 func machinesBootConfigured(s *space) {
 	const size = 2
 	config := func(content string) runtime.RawExtension {
-		return harness.Ignition([]string{harness.File(bootFile, content), harness.File(harness.KubeletFile, harness.MaxPods(66))}, []string{harness.Unit("demo.service")})
+		return harness.Ignition([]string{harness.File(bootFile, content), harness.File(harness.KubeletFile, harness.MaxPods(66))},
+			[]string{harness.Unit("demo.service")})
 	}
 	_, err := s.lab.Configs.MachineConfigPools().Create(s.Context(), machinePool(s), metav1.CreateOptions{})
 	s.must(err)
@@ -102,7 +103,8 @@ func machinesBootConfigured(s *space) {
 		(&configured{T: s.T, lab: s.lab, node: node, vm: vm}).has(bootFile, "two")
 	}
 	s.isOnTarget(size)
-	if o, err := s.lab.Configs.RenderedMachineConfigs().Get(s.Context(), first, metav1.GetOptions{}); err != nil || o.DeletionTimestamp == nil {
+	if o, err := s.lab.Configs.RenderedMachineConfigs().Get(s.Context(), first, metav1.GetOptions{}); err != nil ||
+		o.DeletionTimestamp == nil {
 		s.Errorf("the first configuration, which the MachineSet before names: %v, deleted at %v", err, o.DeletionTimestamp)
 	}
 }
@@ -151,10 +153,12 @@ func joinsWith(s *space, film *recording, node, config string) {
 	for i, n := range since {
 		current, state := n.Annotations[prefix.CurrentConfig()], configv1alpha1.ParseNodeState(n.Annotations[prefix.State()])
 		if current != config || state != configv1alpha1.StateDone {
-			s.Fatalf("Node %s: report %d has %q and %s (%s), want %s from the first on", node, i, current, state, n.Annotations[prefix.Reason()], config)
+			s.Fatalf("Node %s: report %d has %q and %s (%s), want %s from the first on",
+				node, i, current, state, n.Annotations[prefix.Reason()], config)
 		}
 		if n.Spec.Unschedulable || n.Annotations[prefix.DesiredDrain()] != "" {
-			s.Errorf("Node %s: after report %d it is cordoned: %t, and to be drained: %q", node, i, n.Spec.Unschedulable, n.Annotations[prefix.DesiredDrain()])
+			s.Errorf("Node %s: after report %d it is cordoned: %t, and to be drained: %q",
+				node, i, n.Spec.Unschedulable, n.Annotations[prefix.DesiredDrain()])
 		}
 		if id := n.Status.NodeInfo.BootID; id != since[0].Status.NodeInfo.BootID {
 			s.Errorf("Node %s was rebooted after report %d", node, i)

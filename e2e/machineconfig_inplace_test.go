@@ -125,7 +125,8 @@ func (j *joinedInPlace) isSelectedByTheUser() {
 		nodes, err := j.nodesOf(ctx, "pool")
 		var wrong deviations
 		for name, n := range nodes {
-			wrong.unless(machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonCandidateForUpdate && !machinefacts.IsInPlaceSelected(n), "%s: %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels)
+			wrong.unless(machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonCandidateForUpdate && !machinefacts.IsInPlaceSelected(n),
+				"%s: %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels)
 		}
 		return errors.Join(err, wrong.err())
 	})
@@ -191,7 +192,8 @@ func (j *joinedInPlace) isComplete(content string) {
 		}
 		var wrong deviations
 		st := d.Status
-		wrong.unless(st.ObservedGeneration == d.Generation && st.Replicas == int32(j.size) && st.UpdatedReplicas == st.Replicas && st.AvailableReplicas == st.Replicas,
+		wrong.unless(st.ObservedGeneration == d.Generation && st.Replicas == int32(j.size) && st.UpdatedReplicas == st.Replicas &&
+			st.AvailableReplicas == st.Replicas,
 			"generation %d: %+v", d.Generation, st)
 		progressing := machinefacts.MachineDeploymentCondition(&st, v1alpha1.MachineDeploymentProgressing)
 		wrong.unless(progressing != nil && progressing.Reason == v1alpha1.ReasonNewMachineSetAvailable, "its conditions are %v", st.Conditions)
@@ -199,8 +201,10 @@ func (j *joinedInPlace) isComplete(content string) {
 		wrong.unless(stalled == nil, "it has stalled: %v", stalled)
 		nodes, err := j.nodesOf(ctx, "pool")
 		for name, n := range nodes {
-			wrong.unless(j.currentOf(n) == j.target && !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Labels[v1alpha1.LabelUpdateResult] == "",
-				"%s: current %s, taints %v, labels %v", name, j.currentOf(n), n.Spec.Taints, n.Labels)
+			wrong.unless(
+				j.currentOf(n) == j.target && !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 && n.Labels[v1alpha1.LabelUpdateResult] == "",
+				"%s: current %s, taints %v, labels %v", name, j.currentOf(n), n.Spec.Taints, n.Labels,
+			)
 		}
 		return errors.Join(err, wrong.err())
 	})
@@ -232,7 +236,8 @@ func (j *joinedInPlace) stalls(reason, part string) {
 		if err != nil {
 			return err
 		}
-		if c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentRolloutStalled); c == nil || c.Reason != reason || !strings.Contains(c.Message, part) {
+		if c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentRolloutStalled); c == nil || c.Reason != reason ||
+			!strings.Contains(c.Message, part) {
 			nodes, err := j.nodesOf(ctx, "pool")
 			for name, n := range nodes {
 				err = errors.Join(err, fmt.Errorf("%s: %s, labels %v, annotations %v", name, machinefacts.InPlaceStage(n), n.Labels, n.Annotations))

@@ -61,7 +61,8 @@ func poolRolls(s *space) {
 	budget, err := s.lab.WatchBudget(s.Context(), s.name, size*40/100)
 	s.must(err)
 
-	s.must(s.lab.SetConfig(s.Context(), s.name, "50-"+s.name, harness.Ignition([]string{harness.File(demo, "one")}, []string{harness.Unit("demo.service")})))
+	s.must(s.lab.SetConfig(s.Context(), s.name, "50-"+s.name,
+		harness.Ignition([]string{harness.File(demo, "one")}, []string{harness.Unit("demo.service")})))
 	_, err = s.lab.Configs.KubeletConfigs().Create(s.Context(), &configv1alpha1.KubeletConfig{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name},
 		Spec: configv1alpha1.KubeletConfigSpec{
@@ -97,7 +98,8 @@ func poolRolls(s *space) {
 	budget.SetLimit(1)
 	s.must(s.lab.PatchPool(s.Context(), s.name, `{"spec":{"maxUnavailable":1}}`))
 	before := boots(s)
-	s.must(s.lab.SetConfig(s.Context(), s.name, "50-"+s.name, harness.Ignition([]string{harness.File(demo, "two")}, []string{harness.Unit("demo.service")})))
+	s.must(s.lab.SetConfig(s.Context(), s.name, "50-"+s.name,
+		harness.Ignition([]string{harness.File(demo, "two")}, []string{harness.Unit("demo.service")})))
 	_, err = s.lab.NewTarget(s.Context(), s.name, target)
 	s.must(err)
 	s.isOnTarget(size)

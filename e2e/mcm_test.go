@@ -244,7 +244,8 @@ func mcmGoesOn(s *space, deployment string) {
 		s.Fatalf("MCM finds no current MachineSet for %s, and rolls: %+v, want one of these: %+v", deployment, d.Spec.Template, sets.Items)
 	}
 	if !metav1.IsControlledBy(current, d) || len(machines) != int(d.Spec.Replicas) {
-		s.Errorf("MachineSet %s is owned by %v, and there are %d machines, want %d", current.Name, current.OwnerReferences, len(machines), d.Spec.Replicas)
+		s.Errorf("MachineSet %s is owned by %v, and there are %d machines, want %d",
+			current.Name, current.OwnerReferences, len(machines), d.Spec.Replicas)
 	}
 	for _, set := range sets.Items {
 		want := int32(0)

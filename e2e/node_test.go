@@ -57,7 +57,8 @@ func (s *space) onNodes(what, pool string, check func(n *corev1.Node, wrong *dev
 // patchNode merges a patch into a Node, as an administrator.
 func (s *space) patchNode(name, patch string, subresource ...string) {
 	s.Helper()
-	_, err := s.lab.Target.CoreV1().Nodes().Patch(s.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
+	_, err := s.lab.Target.CoreV1().Nodes().Patch(s.Context(), name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresource...)
 	s.must(err)
 }
 
@@ -123,7 +124,8 @@ func TestNodeTemplate(t *testing.T) {
 	s.onNodes("the Nodes match the changed template and class", "", func(n *corev1.Node, wrong *deviations) {
 		_, old := n.Labels["old"]
 		wrong.unless(n.Labels["pool"] == "a" && n.Labels["new"] == "1" && !old, "%s has labels %v", n.Name, n.Labels)
-		wrong.unless(n.Name == rejected.Name || hasTaint(n, "gpu", "some") && !hasTaint(n, "gpu", "yes"), "%s has taints %v", n.Name, n.Spec.Taints)
+		wrong.unless(n.Name == rejected.Name || hasTaint(n, "gpu", "some") && !hasTaint(n, "gpu", "yes"), "%s has taints %v",
+			n.Name, n.Spec.Taints)
 		wrong.unless(n.Name != some || n.Labels["his"] == "own", "%s has lost another client's label: %v", n.Name, n.Labels)
 		_, reports := n.Status.Capacity[dongle]
 		wrong.unless(!reports, "%s reports %v", n.Name, n.Status.Capacity)

@@ -127,7 +127,8 @@ func (s *space) setsRest() {
 		var wrong deviations
 		for _, set := range sets.Items {
 			n, is := set.Spec.Replicas, set.Status
-			wrong.unless(is.ObservedGeneration == set.Generation && is.Replicas == n && is.ReadyReplicas == n, "%s should have %d, generation %d: %+v",
+			wrong.unless(is.ObservedGeneration == set.Generation && is.Replicas == n && is.ReadyReplicas == n,
+				"%s should have %d, generation %d: %+v",
 				set.Name, n, set.Generation, is)
 		}
 		return wrong.err()
@@ -255,7 +256,8 @@ func (s *space) watchLimits(least, most int) (within func()) {
 				}
 			}
 			if run < least || len(machines) > most {
-				s.Errorf("%s %s: %d machines of which %d run, want at most %d and at least %d that run", change.Type, m.Name, len(machines), run, most, least)
+				s.Errorf("%s %s: %d machines of which %d run, want at most %d and at least %d that run",
+					change.Type, m.Name, len(machines), run, most, least)
 			}
 		}
 	})

@@ -48,7 +48,9 @@ type memory struct {
 // newSpace creates a namespace, with a class and its Secret.
 func newSpace(t *testing.T, lab *harness.Lab, name, providerSpec string) *space {
 	t.Helper()
-	return newSpaceBy(t, lab, unused(name), func(ctx context.Context, namespace string) error { return lab.Prepare(ctx, namespace, providerSpec) })
+	return newSpaceBy(t, lab, unused(name), func(ctx context.Context, namespace string) error {
+		return lab.Prepare(ctx, namespace, providerSpec)
+	})
 }
 
 // unused returns the name of a namespace that does not exist yet.
@@ -248,7 +250,8 @@ func (s *space) agree(ctx context.Context) (map[string]string, error) {
 		id := path.Base(m.Spec.ProviderID)
 		joined[m.Name] = id
 		vm, ok := vms[id]
-		wrong.unless(ok && vm.Tags[simulated.TagMachineUID] == string(m.UID), "%s: its provider ID is %s, and the cloud has %v", m.Name, m.Spec.ProviderID, found)
+		wrong.unless(ok && vm.Tags[simulated.TagMachineUID] == string(m.UID), "%s: its provider ID is %s, and the cloud has %v",
+			m.Name, m.Spec.ProviderID, found)
 		node, err := s.lab.Target.CoreV1().Nodes().Get(ctx, m.Labels[v1alpha1.LabelNode], metav1.GetOptions{})
 		if err != nil {
 			wrong.unless(false, "%s: %w", m.Name, err)
@@ -272,7 +275,8 @@ func checkNode(m v1alpha1.Machine, node *corev1.Node) deviations {
 	wrong.unless(op.State == v1alpha1.MachineStateSuccessful, "%s: last operation %v", m.Name, op)
 	wrong.unless(ready(m.Status.Conditions), "%s: conditions %v", m.Name, m.Status.Conditions)
 	wrong.unless(ready(node.Status.Conditions), "Node %s is not ready", node.Name)
-	wrong.unless(path.Base(node.Spec.ProviderID) == path.Base(m.Spec.ProviderID), "Node %s is VM %s, its machine %s", node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
+	wrong.unless(path.Base(node.Spec.ProviderID) == path.Base(m.Spec.ProviderID), "Node %s is VM %s, its machine %s",
+		node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
 	wrong.unless(node.Labels[v1alpha1.LabelMachineName] == m.Name, "Node %s has labels %v", node.Name, node.Labels)
 	wrong.unless(slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName), "Node %s has finalizers %v", node.Name, node.Finalizers)
 	return wrong

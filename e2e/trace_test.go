@@ -30,7 +30,9 @@ func TestTraces(t *testing.T) {
 	s.findSlot("pool")
 	machine := s.machine("pool")
 	created := s.finds("create machine", owner{}, machine)
-	for _, name := range []string{"reconcile machine", "driver.CreateMachine requested", "driver.CreateMachine", "create VM", "claim Node", "wait for a Node to appear"} {
+	for _, name := range []string{
+		"reconcile machine", "driver.CreateMachine requested", "driver.CreateMachine", "create VM", "claim Node", "wait for a Node to appear",
+	} {
 		s.finds(name, owner{}, nil, created.SameTrace)
 	}
 	rollout := s.finds("roll out", owner{}, tags{"mcf.machinedeployment.name": "pool"})
@@ -55,7 +57,10 @@ func TestTraces(t *testing.T) {
 	tree, err := lab.Trace(t.Context(), s.name+"/"+machine["mcf.machine.name"], first.epoch+1)
 	s.must(err)
 	t.Log("\n" + tree)
-	for _, part := range []string{"take-over", "create VM: the cloud has no VM of the machine", "driver.CreateMachine  simulated", "create machines  control  201", third.session} {
+	for _, part := range []string{
+		"take-over", "create VM: the cloud has no VM of the machine", "driver.CreateMachine  simulated", "create machines  control  201",
+		third.session,
+	} {
 		if !strings.Contains(tree, part) {
 			t.Errorf("lab trace does not show %q", part)
 		}

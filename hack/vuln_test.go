@@ -38,7 +38,10 @@ func TestVulnerabilitiesAreReportedSkippedOrFail(t *testing.T) {
 		{nowhere, "--if-reachable", 77, "vulnerabilities were not checked: " + nowhere + " does not answer: "},
 		{nowhere, "", 1, "expected the database at " + nowhere},
 		{database(`[]`), "", 0, "No vulnerabilities found"},
-		{database(`[{"path": "stdlib", "vulns": [{"id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z"}]}]`), "--if-reachable", 3, "GO-2026-0001"},
+		{
+			database(`[{"path": "stdlib", "vulns": [{"id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z"}]}]`), "--if-reachable", 3,
+			"GO-2026-0001",
+		},
 		{nowhere, "--sometimes", 2, "expected --if-reachable or no argument"},
 	} {
 		output, code := run(t, dir, "VULNDB="+tc.db+" bash hack/vuln.sh "+tc.args)

@@ -88,7 +88,8 @@ func ParseAccounts(text string) (Accounts, error) {
 		return Accounts{}, fmt.Errorf("accounts: expected JSON with failing and asked, got %q: %w", text, err)
 	}
 	if len(a.Failing) > MostFailing || len(a.Asked) > MostAsked {
-		return Accounts{}, fmt.Errorf("accounts: expected at most %d failing and %d asked, got %d and %d", MostFailing, MostAsked, len(a.Failing), len(a.Asked))
+		return Accounts{}, fmt.Errorf("accounts: expected at most %d failing and %d asked, got %d and %d",
+			MostFailing, MostAsked, len(a.Failing), len(a.Asked))
 	}
 	for _, one := range slices.Concat(a.Failing, a.Asked) {
 		if one.Key == "" || len(one.Key) > mostKey || len(one.Class) > mostKey {

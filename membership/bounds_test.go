@@ -31,7 +31,8 @@ func TestMemoryIsBounded(t *testing.T) {
 			l.done(second, Update) // conflicts with its own renewal
 			l.done(second+0.2, Get)
 			if fence, ok := l.own.Fence(); !ok || fence.Monotonic > at(2+4*float64(which)+9).Monotonic {
-				t.Errorf("attempt %d: want the session to continue, with a fence of 9 s after its send at most, got %v (%v)", which, fence.Monotonic, ok)
+				t.Errorf("attempt %d: want the session to continue, with a fence of 9 s after its send at most, got %v (%v)",
+					which, fence.Monotonic, ok)
 			}
 			l.done(second+0.4, Update)
 			l.fence(second + 9.4)

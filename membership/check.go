@@ -66,7 +66,8 @@ func Problems(want Expected, before, now []coordinationv1.Lease) (problems []str
 		}
 	}
 	if len(alive) < want.Replicas {
-		problems = append(problems, fmt.Sprintf("expected sessions of at least %d replicas that renew their Leases, got %d", want.Replicas, len(alive)))
+		problems = append(problems,
+			fmt.Sprintf("expected sessions of at least %d replicas that renew their Leases, got %d", want.Replicas, len(alive)))
 	}
 	name := LeaderLeaseName(want.Fleet)
 	if leader := leases[name]; !alive[Holder(leader)] || versions[name] == leader.ResourceVersion {
@@ -86,7 +87,8 @@ func unowned(want Expected, leases map[string]*coordinationv1.Lease, alive map[s
 	if names == nil {
 		return nil
 	}
-	problem := fmt.Sprintf("%d of %d slots have no holder that lives: %s", len(names), want.Slots, strings.Join(names[:min(listed, len(names))], ", "))
+	problem := fmt.Sprintf("%d of %d slots have no holder that lives: %s",
+		len(names), want.Slots, strings.Join(names[:min(listed, len(names))], ", "))
 	if len(names) > listed {
 		problem += ", …"
 	}

@@ -27,8 +27,10 @@ func held(name, holder, version string) coordinationv1.Lease {
 // session has renewed.
 func works() (before, now []coordinationv1.Lease) {
 	slots := []coordinationv1.Lease{held("slot-000", first, "1"), held("slot-001", second, "2"), held("slot-002", first, "3")}
-	before = append([]coordinationv1.Lease{held("leader", first, "10"), held("session-f-0", first, "11"), held("session-f-1", second, "12")}, slots...)
-	now = append([]coordinationv1.Lease{held("leader", first, "20"), held("session-f-0", first, "21"), held("session-f-1", second, "22")}, slots...)
+	before = append([]coordinationv1.Lease{held("leader", first, "10"), held("session-f-0", first, "11"), held("session-f-1", second, "12")},
+		slots...)
+	now = append([]coordinationv1.Lease{held("leader", first, "20"), held("session-f-0", first, "21"), held("session-f-1", second, "22")},
+		slots...)
 	return before, now
 }
 

@@ -100,13 +100,16 @@ func (c Config) Validate() error {
 			c.Fence, drift, c.TakeOver))
 	}
 	if least := 2*(c.RenewEvery+c.RequestTimeout) + c.ComeBack; c.TakeOver <= least {
-		errs = append(errs, fmt.Errorf("TakeOver: expected more than 2 × (RenewEvery + RequestTimeout) + ComeBack = %v, got %v", least, c.TakeOver))
+		errs = append(errs,
+			fmt.Errorf("TakeOver: expected more than 2 × (RenewEvery + RequestTimeout) + ComeBack = %v, got %v", least, c.TakeOver))
 	}
 	if c.BlindAfter <= c.ComeBack {
 		errs = append(errs, fmt.Errorf("BlindAfter: expected more than ComeBack (%v), got %v", c.ComeBack, c.BlindAfter))
 	}
 	if least := 2 * (c.RenewEvery + c.RequestTimeout); c.Fence <= least {
-		errs = append(errs, fmt.Errorf("Fence: expected more than 2 × (RenewEvery + RequestTimeout) = %v, so that one lost renewal suspends no session, got %v", least, c.Fence))
+		errs = append(errs,
+			fmt.Errorf("Fence: expected more than 2 × (RenewEvery + RequestTimeout) = %v, so that one lost renewal suspends no session, got %v",
+				least, c.Fence))
 	}
 	return errors.Join(errs...)
 }

@@ -86,7 +86,8 @@ func ParseFitness(text string) (Fitness, error) {
 	}
 	var f Fitness
 	if err := json.Unmarshal([]byte(text), &f); err != nil {
-		return Fitness{Reason: "its report is not valid"}, fmt.Errorf("fitness: expected JSON with acts, observes and serves, got %q: %w", text, err)
+		return Fitness{Reason: "its report is not valid"},
+			fmt.Errorf("fitness: expected JSON with acts, observes and serves, got %q: %w", text, err)
 	}
 	return f, nil
 }

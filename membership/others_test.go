@@ -19,7 +19,9 @@ import (
 
 func sessionLease(session string, uid types.UID, version int, annotations ...string) *coordinationv1.Lease {
 	replica, _, _ := strings.Cut(session, "_")
-	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-session-" + replica, UID: uid, ResourceVersion: strconv.Itoa(version)}}
+	l := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "fleet-session-" + replica, UID: uid, ResourceVersion: strconv.Itoa(version)},
+	}
 	if strings.Contains(session, "_") {
 		l.Spec.HolderIdentity = &session
 	}

@@ -172,7 +172,8 @@ func TestStart(t *testing.T) {
 		l.done(0, Get)
 		l.done(0.5, Update)
 		l.fence(9.5)
-		if l.stored.Annotations[v1alpha1.AnnotationCreated] == "" || l.stored.Annotations[v1alpha1.AnnotationLeaving] != "" || Transitions(l.stored) != 1 {
+		if l.stored.Annotations[v1alpha1.AnnotationCreated] == "" || l.stored.Annotations[v1alpha1.AnnotationLeaving] != "" ||
+			Transitions(l.stored) != 1 {
 			t.Errorf("got %+v", l.stored)
 		}
 	})
@@ -373,7 +374,8 @@ func TestRelease(t *testing.T) {
 		}
 		l.done(1, Update)
 		left(t, l, true)
-		if Holder(l.stored) != "" || l.stored.Annotations[v1alpha1.AnnotationLeaving] == "" || l.stored.Annotations[v1alpha1.AnnotationWeights] != "" {
+		if Holder(l.stored) != "" || l.stored.Annotations[v1alpha1.AnnotationLeaving] == "" ||
+			l.stored.Annotations[v1alpha1.AnnotationWeights] != "" {
 			t.Errorf("got %+v", l.stored)
 		}
 	})

@@ -14,7 +14,8 @@ func TestSessionLeaseRecordsNotesAndCreation(t *testing.T) {
 	l.done(100, Get)
 	l.done(100, Create)
 	spec, notes := l.stored.Spec, l.stored.Annotations
-	if Holder(l.stored) != me || Transitions(l.stored) != 1 || *spec.LeaseDurationSeconds != 15 || !spec.AcquireTime.Time.Equal(at(100).Wall) || !spec.RenewTime.Time.Equal(at(100).Wall) {
+	if Holder(l.stored) != me || Transitions(l.stored) != 1 || *spec.LeaseDurationSeconds != 15 ||
+		!spec.AcquireTime.Time.Equal(at(100).Wall) || !spec.RenewTime.Time.Equal(at(100).Wall) {
 		t.Errorf("got %+v", spec)
 	}
 	for key, want := range map[string]string{

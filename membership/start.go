@@ -27,7 +27,8 @@ func (o *Own) readAtStart(now Moment, r Reply) {
 	o.keep(now, l)
 	switch {
 	case Holder(l) == o.id.Session:
-		o.lose("session Lease %s: expected another holder or none, got this session, %s, which has not acquired it; an identity must not be used twice", o.name, o.id.Session)
+		o.lose("session Lease %s: expected another holder or none, got this session, %s, which has not acquired it; "+
+			"an identity must not be used twice", o.name, o.id.Session)
 	case Holder(l) == "" || o.provesEnd(l.Annotations) || o.silent(now, r):
 		o.mustRead, o.due = false, Moment{}
 	}

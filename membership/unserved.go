@@ -60,7 +60,8 @@ func LastGap(fleet string, leases []*coordinationv1.Lease, now time.Time) (last 
 			renewed = l.Spec.RenewTime.Time
 		}
 		// One that ends in the future would keep machines from failing until then.
-		if g, err := ParseGap(l.Annotations[v1alpha1.AnnotationUnserved]); err == nil && g.To.After(last.To) && g.To.Before(now.Add(ShortestGap)) {
+		if g, err := ParseGap(l.Annotations[v1alpha1.AnnotationUnserved]); err == nil && g.To.After(last.To) &&
+			g.To.Before(now.Add(ShortestGap)) {
 			last = g
 		}
 	}

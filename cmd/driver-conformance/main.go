@@ -90,7 +90,9 @@ func connect(ctx context.Context, o options) (*subject, error) {
 		s.secret.Data[key] = []byte(value)
 	}
 	var err error
-	if s.client, err = plugin.Dial(ctx, plugin.Settings{Provider: s.class.Provider, Socket: o.socket, Fleet: "driver-conformance"}); err != nil {
+	if s.client, err = plugin.Dial(ctx, plugin.Settings{
+		Provider: s.class.Provider, Socket: o.socket, Fleet: "driver-conformance",
+	}); err != nil {
 		return nil, err
 	}
 	ready, cancel := context.WithTimeout(ctx, connectTimeout)

@@ -77,7 +77,9 @@ func TestOfTheExample(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	for _, line := range []string{"", "--socket=/a --class=c", "--socket=/a --vms=v", "--class=c --vms=v", "--socket=/a --class=c --vms=v word", "--unknown"} {
+	for _, line := range []string{
+		"", "--socket=/a --class=c", "--socket=/a --vms=v", "--class=c --vms=v", "--socket=/a --class=c --vms=v word", "--unknown",
+	} {
 		if _, err := parse(strings.Fields(line), io.Discard); err == nil {
 			t.Errorf("%q was accepted", line)
 		}

@@ -36,7 +36,8 @@ func write(t *testing.T, dir, name, content string) string {
 
 func TestFileIsAppliedBelowARoot(t *testing.T) {
 	dir, root := t.TempDir(), t.TempDir()
-	config := write(t, dir, "config.json", `{"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,x"}}]}}`)
+	config := write(t, dir, "config.json",
+		`{"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,x"}}]}}`)
 	boot := write(t, dir, "boot", "boot-1\n")
 	args := []string{"--root=" + root, "--systemd=none", "--config=" + config, "--boot-id-file=" + boot}
 	if code, printed := command(t, args...); code != exitReboot {
@@ -60,7 +61,8 @@ func TestFileIsAppliedBelowARoot(t *testing.T) {
 // boot nothing is done, regardless of what it has by then.
 func TestInitialConfigurationIsAppliedOnce(t *testing.T) {
 	dir, root := t.TempDir(), t.TempDir()
-	config := write(t, dir, "config.json", `{"metadata": {"name": "rendered-p-1"}, "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,x"}}]}}}}`)
+	config := write(t, dir, "config.json",
+		`{"metadata": {"name": "rendered-p-1"}, "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,x"}}]}}}}`)
 	boot := write(t, dir, "boot", "boot-1\n")
 	common := []string{"--root=" + root, "--systemd=none", "--boot-id-file=" + boot}
 	initial := append(slices.Clone(common), "--initial="+config, "--reboot-command=touch,"+filepath.Join(dir, "rebooted"))
@@ -76,7 +78,8 @@ func TestInitialConfigurationIsAppliedOnce(t *testing.T) {
 			t.Errorf("%s: got %d: %s", id, code, printed)
 		}
 	}
-	other := write(t, dir, "other.json", `{"metadata": {"name": "rendered-p-2"}, "spec": {"actions": [{"path": "/etc/a", "action": "None"}], "config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,y"}}]}}}}`)
+	other := write(t, dir, "other.json",
+		`{"metadata": {"name": "rendered-p-2"}, "spec": {"actions": [{"path": "/etc/a", "action": "None"}], "config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,y"}}]}}}}`)
 	if code, printed := command(t, append(common, "--config="+other)...); code != 0 {
 		t.Fatalf("got %d: %s", code, printed)
 	}
@@ -91,9 +94,11 @@ func TestInitialConfigurationIsAppliedOnce(t *testing.T) {
 
 func TestRebootCommandIsRun(t *testing.T) {
 	dir, root := t.TempDir(), t.TempDir()
-	config := write(t, dir, "config.json", `{"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,x"}}]}}`)
+	config := write(t, dir, "config.json",
+		`{"ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,x"}}]}}`)
 	boot := write(t, dir, "boot", "boot-1\n")
-	code, printed := command(t, "--root="+root, "--systemd=none", "--config="+config, "--boot-id-file="+boot, "--reboot-command=touch,"+filepath.Join(dir, "rebooted"))
+	code, printed := command(t, "--root="+root, "--systemd=none", "--config="+config, "--boot-id-file="+boot,
+		"--reboot-command=touch,"+filepath.Join(dir, "rebooted"))
 	if _, err := os.Stat(filepath.Join(dir, "rebooted")); err != nil || code != 0 {
 		t.Errorf("got %d: %s: %v", code, printed, err)
 	}

@@ -117,7 +117,10 @@ func healthAt(url string) func(context.Context) string {
 }
 
 // once applies the configuration of a file, which a flag names, with a method of the Agent.
-func once(ctx context.Context, flag, name string, cfg agent.Config, apply func(*agent.Agent, context.Context) (lifecycle.Report, error), out io.Writer) error {
+func once(
+	ctx context.Context, flag, name string, cfg agent.Config, apply func(*agent.Agent, context.Context) (lifecycle.Report, error),
+	out io.Writer,
+) error {
 	file, err := os.Open(name) //nolint:gosec // a flag names it
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)

@@ -55,7 +55,8 @@ holder that lives. It waits for that, and exits with 1 and what is wrong when th
 func (o *checkOptions) declare(cmd *cobra.Command) *flags.Set {
 	set := flags.New(cmd)
 	g := set.Group("Flags")
-	g.String(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means the one that this runs in")
+	g.String(&o.controlKubeconfig, "control-kubeconfig", "",
+		"kubeconfig of the cluster with the Machine objects; empty means the one that this runs in")
 	g.String(&o.fleet, "fleet-name", "fleet", "name of the fleet")
 	g.String(&o.namespace, "fleet-namespace", defaultFleetNamespace, "namespace of the control cluster with the fleet's Leases")
 	g.Int(&o.slots, "slots", 256, "number of slots of the fleet")

@@ -49,10 +49,12 @@ func TestCheckFleet(t *testing.T) {
 		replicas    int
 		want        string // part of the error
 	}{
-		"it works":                               {until: time.Hour, replicas: 1},
-		"it works later":                         {from: 40 * time.Second, until: time.Hour, replicas: 1},
-		"the API server answers later":           {until: time.Hour, replicas: 1, fails: 3},
-		"it never runs":                          {from: time.Hour, until: time.Hour, replicas: 1, want: "2 of 2 slots have no holder that lives"},
+		"it works":                     {until: time.Hour, replicas: 1},
+		"it works later":               {from: 40 * time.Second, until: time.Hour, replicas: 1},
+		"the API server answers later": {until: time.Hour, replicas: 1, fails: 3},
+		"it never runs": {
+			from: time.Hour, until: time.Hour, replicas: 1, want: "2 of 2 slots have no holder that lives",
+		},
 		"it has died":                            {replicas: 1, want: "session f-0_abcde does not renew its Lease f-session-f-0"},
 		"it has died, and a list fails first":    {replicas: 1, fails: 1, want: "session f-0_abcde does not renew its Lease f-session-f-0"},
 		"it has too few replicas":                {until: time.Hour, replicas: 2, want: "at least 2 replicas"},
@@ -83,7 +85,8 @@ func TestCheckFleet(t *testing.T) {
 func TestCheckFleetReportsATimeoutThatIsTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := checkedFleet(time.Now(), time.Now().Add(time.Hour), 0).Core()
-		err := checkFleet(t.Context(), checkOptions{fleet: "f", namespace: "leases", slots: 2, timeout: time.Second}, client, clock.RealClock{}, &strings.Builder{})
+		err := checkFleet(t.Context(), checkOptions{fleet: "f", namespace: "leases", slots: 2, timeout: time.Second}, client,
+			clock.RealClock{}, &strings.Builder{})
 		if err == nil || !strings.Contains(err.Error(), "increase --timeout") {
 			t.Errorf("want an error that names --timeout, got %v", err)
 		}

@@ -52,7 +52,10 @@ func TestExitCodes(t *testing.T) {
 		{args: "completion bash"},
 		{args: "", ended: errors.New("the API server is unreachable"), code: exitFailed}, // it is logged
 		{args: "--slots=0", ended: errors.New("not reached"), code: exitUsage, errs: "machine-controller-fleet: --slots: expected more than 0"},
-		{args: "--slotz=1", code: exitUsage, errs: "machine-controller-fleet: there is no flag --slotz; the nearest is --slots\nSee machine-controller-fleet --help.\n"},
+		{
+			args: "--slotz=1", code: exitUsage,
+			errs: "machine-controller-fleet: there is no flag --slotz; the nearest is --slots\nSee machine-controller-fleet --help.\n",
+		},
 		{args: "word", code: exitUsage, errs: `machine-controller-fleet: expected flags only, got ["word"]; a value belongs`},
 		{args: "leaves", code: exitUsage, errs: `machine-controller-fleet: expected flags only, got ["leaves"]; the nearest command is leave`},
 		{args: "leave word", code: exitUsage, errs: `machine-controller-fleet leave: expected flags only, got ["word"]`},
@@ -90,7 +93,8 @@ func TestCompletion(t *testing.T) {
 		{cobra.ShellCompNoDescRequestCmd + " leave --", "--fleet-name\n", "--slots"},
 		{cobra.ShellCompNoDescRequestCmd + " leave file", ":4\n", "file"}, // 4 is cobra.ShellCompDirectiveNoFileComp
 	} {
-		if out, _, code := executed(t, nil, strings.Fields(tc.args)...); code != 0 || !strings.Contains(out, tc.want) || strings.Contains(out, tc.not) {
+		if out, _, code := executed(t, nil, strings.Fields(tc.args)...); code != 0 || !strings.Contains(out, tc.want) ||
+			strings.Contains(out, tc.not) {
 			t.Errorf("%s: want %q and not %q, got %d and:\n%s", tc.args, tc.want, tc.not, code, out)
 		}
 	}

@@ -14,14 +14,18 @@ import (
 // newDrivers returns the drivers that the flags name. They are connected for as long as this
 // process lives: the hand-over of slots, after ctx has ended, needs them. share is the part of the
 // fleet's work that this replica has, and now the time of the control cluster.
-func newDrivers(ctx context.Context, o options, build string, share func() float64, now func() time.Time) (map[string]driver.Driver, error) {
+func newDrivers(
+	ctx context.Context, o options, build string, share func() float64, now func() time.Time,
+) (map[string]driver.Driver, error) {
 	drivers := map[string]driver.Driver{}
 	sockets, err := o.sockets()
 	if err != nil {
 		return nil, fmt.Errorf("--driver-socket: %w", err)
 	}
 	for provider, socket := range sockets {
-		d, err := plugin.Dial(context.WithoutCancel(ctx), plugin.Settings{Provider: provider, Socket: socket, Fleet: build, Ownership: ownershipOf, Share: share, Now: now})
+		d, err := plugin.Dial(context.WithoutCancel(ctx), plugin.Settings{
+			Provider: provider, Socket: socket, Fleet: build, Ownership: ownershipOf, Share: share, Now: now,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("--driver-socket: %w", err)
 		}

@@ -52,8 +52,10 @@ func newLeaveCommand() *cobra.Command {
 func (o *leaveOptions) declare(cmd *cobra.Command) *flags.Set {
 	set := flags.New(cmd)
 	g := set.Group("Flags")
-	g.String(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
-	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster with the Nodes; empty means the one that this runs in, none means that there is no such cluster")
+	g.String(&o.controlKubeconfig, "control-kubeconfig", "",
+		"kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
+	g.String(&o.targetKubeconfig, "target-kubeconfig", "",
+		"kubeconfig of the cluster with the Nodes; empty means the one that this runs in, none means that there is no such cluster")
 	g.String(&o.fleet, "fleet-name", "fleet", "name of the fleet")
 	g.String(&o.fleetNamespace, "fleet-namespace", defaultFleetNamespace, "namespace of the control cluster with the fleet's Leases")
 	g.String(&o.namespace, "namespace", "", "the only namespace to leave, whose Nodes keep their slot labels; empty means all")

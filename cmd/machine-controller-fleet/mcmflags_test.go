@@ -98,8 +98,11 @@ func TestFlagsOfMCMAreAccepted(t *testing.T) {
 // The whole command lines with which Gardener runs MCM.
 func TestCommandLinesOfMCMAreAccepted(t *testing.T) {
 	for _, line := range []string{
-		"--concurrent-syncs=30 --kube-api-qps=150 --kube-api-burst=200 --safety-up=2 --safety-down=1 --machine-safety-overshooting-period=1m --namespace=shoot--a--b --port=10258 --v=3",
-		"--control-kubeconfig=inClusterConfig --machine-creation-timeout=20m --machine-drain-timeout=2h --machine-health-timeout=10m --machine-safety-apiserver-statuscheck-timeout=30s --machine-safety-apiserver-statuscheck-period=1m --machine-safety-orphan-vms-period=30m --kube-api-qps=100 --kube-api-burst=200 --leader-elect --v=3",
+		"--concurrent-syncs=30 --kube-api-qps=150 --kube-api-burst=200 --safety-up=2 --safety-down=1 --machine-safety-overshooting-period=1m " +
+			"--namespace=shoot--a--b --port=10258 --v=3",
+		"--control-kubeconfig=inClusterConfig --machine-creation-timeout=20m --machine-drain-timeout=2h --machine-health-timeout=10m " +
+			"--machine-safety-apiserver-statuscheck-timeout=30s --machine-safety-apiserver-statuscheck-period=1m " +
+			"--machine-safety-orphan-vms-period=30m --kube-api-qps=100 --kube-api-burst=200 --leader-elect --v=3",
 	} {
 		if _, err := parse(strings.Fields(line)); err != nil {
 			t.Errorf("%s: %v", line, err)

@@ -64,34 +64,55 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 }
 
 func (o *options) declareClusters(g *flags.Group) {
-	g.String(&o.kubeconfigs.Control, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
-	g.String(&o.kubeconfigs.Target, "target-kubeconfig", "", "kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster")
-	g.String(&o.target, "target", targetKubeconfig, "which cluster the VMs join: kubeconfig (that of --target-kubeconfig, for all namespaces), control (the one with the Machine objects), none, or namespace (the one that Secrets of each namespace name)")
-	g.String(&o.Targets.Select.Secret, "target-secret", replica.DefaultOptions().Targets.Select.Secret, "with --target=namespace, name of the Secret in each namespace that has the key kubeconfig, or the keys server, ca.crt and token or tls.crt and tls.key")
-	g.String(&o.Targets.Select.Labels, "target-secret-selector", "", "with --target=namespace, label selector of that Secret, of which the newest counts; then --target-secret has no effect")
-	g.String(&o.Targets.Select.Token, "target-token-secret", "", "with --target=namespace, name of the Secret in each namespace whose key token is used in the place of a kubeconfig's token file, such as shoot-access-machine-controller-manager")
-	g.List(&o.refusedNetworks, "target-refused-networks", texts(replica.DefaultOptions().Targets.Refused), "with --target=namespace, networks in CIDR notation, separated by commas, in which no API server of a target cluster and no proxy may be")
+	g.String(&o.kubeconfigs.Control, "control-kubeconfig", "",
+		"kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
+	g.String(&o.kubeconfigs.Target, "target-kubeconfig", "",
+		"kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster")
+	g.String(&o.target, "target", targetKubeconfig, "which cluster the VMs join: kubeconfig (that of --target-kubeconfig, "+
+		"for all namespaces), control (the one with the Machine objects), none, or namespace (the one that Secrets of each namespace name)")
+	g.String(&o.Targets.Select.Secret, "target-secret", replica.DefaultOptions().Targets.Select.Secret, "with --target=namespace, "+
+		"name of the Secret in each namespace that has the key kubeconfig, or the keys server, ca.crt and token or tls.crt and tls.key")
+	g.String(&o.Targets.Select.Labels, "target-secret-selector", "",
+		"with --target=namespace, label selector of that Secret, of which the newest counts; then --target-secret has no effect")
+	g.String(&o.Targets.Select.Token, "target-token-secret", "", "with --target=namespace, name of the Secret in each namespace whose key "+
+		"token is used in the place of a kubeconfig's token file, such as shoot-access-machine-controller-manager")
+	g.List(&o.refusedNetworks, "target-refused-networks", texts(replica.DefaultOptions().Targets.Refused),
+		"with --target=namespace, networks in CIDR notation, separated by commas, in which no API server of a target cluster and no proxy may be")
 	g.String(&o.Namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
-	g.String(&o.namespaceSwitch, "namespace-switch", switchNone, "what switches the fleet on and off in each namespace: none, or deployment (the Deployment machine-controller-manager there, by its replicas; without it the namespace is off)")
-	g.Float(&o.kubeconfigs.QPS, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
+	g.String(&o.namespaceSwitch, "namespace-switch", switchNone, "what switches the fleet on and off in each namespace: none, "+
+		"or deployment (the Deployment machine-controller-manager there, by its replicas; without it the namespace is off)")
+	g.Float(&o.kubeconfigs.QPS, "kube-api-qps", 0,
+		"requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.kubeconfigs.Burst, "kube-api-burst", 30, "requests that may be sent at once beyond --kube-api-qps", flags.OrZero)
-	g.List(&o.driverSockets, "driver-socket", nil, "drivers, separated by commas, each as PROVIDER=PATH: the value of MachineClass.provider, and the absolute path of the unix socket on which the driver's process listens")
+	g.List(&o.driverSockets, "driver-socket", nil, "drivers, separated by commas, each as PROVIDER=PATH: "+
+		"the value of MachineClass.provider, and the absolute path of the unix socket on which the driver's process listens")
 }
 
 func (o *options) declareServing(g *flags.Group) {
-	g.Int(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "how many objects of a kind are worked on at the same time in one namespace, four times as many in all, and how many calls of drivers are in flight with one set of credentials; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
+	g.Int(&o.ConcurrentSyncs, "concurrent-syncs", o.ConcurrentSyncs, "how many objects of a kind are worked on at the same time in one "+
+		"namespace, four times as many in all, and how many calls of drivers are in flight with one set of credentials; "+
+		"no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
 	g.String(&o.server.Address, "address", "0.0.0.0", "IP address to serve metrics and health on")
 	g.Int(&o.server.Port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
-	g.String(&o.server.TLSCertFile, "tls-cert-file", "", "file with a certificate and its chain, PEM, to serve metrics and health over HTTPS, TLS 1.3; read again when it changes; empty means HTTP")
+	g.String(&o.server.TLSCertFile, "tls-cert-file", "", "file with a certificate and its chain, PEM, to serve metrics and health over "+
+		"HTTPS, TLS 1.3; read again when it changes; empty means HTTP")
 	g.String(&o.server.TLSKeyFile, "tls-private-key-file", "", "file with the private key of --tls-cert-file, PEM; empty means none")
-	g.Bool(&o.server.TLSSelfSigned, "tls-self-signed", false, "serve metrics and health over HTTPS with a certificate that this process creates, which no client can verify: tokens of readers are not sent in clear text; not with --tls-cert-file")
-	g.Bool(&o.server.MetricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
-	g.List(&o.MetricsByMachine, "metrics-by-machine", o.MetricsByMachine, "names, separated by commas, of the metrics with a series for each machine that are served: "+strings.Join(telemetry.SeriesByMachine(), ", ")+"; "+allMetrics+" means all of them, empty none; the default are those of machines that have failed")
-	g.Bool(&o.MCMWorkqueueMetrics, "mcm-workqueue-metrics", o.MCMWorkqueueMetrics, "serve the metrics of work queues under their names in MCM, mcm_workqueue_…, in addition to workqueue_…; they are a quarter of the series of a small fleet")
+	g.Bool(&o.server.TLSSelfSigned, "tls-self-signed", false, "serve metrics and health over HTTPS with a certificate that this process "+
+		"creates, which no client can verify: tokens of readers are not sent in clear text; not with --tls-cert-file")
+	g.Bool(&o.server.MetricsAuthorization, "metrics-authorization", false,
+		"serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); "+
+			"health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
+	g.List(&o.MetricsByMachine, "metrics-by-machine", o.MetricsByMachine,
+		"names, separated by commas, of the metrics with a series for each machine that are served: "+strings.Join(telemetry.SeriesByMachine(),
+			", ")+"; "+allMetrics+" means all of them, empty none; the default are those of machines that have failed")
+	g.Bool(&o.MCMWorkqueueMetrics, "mcm-workqueue-metrics", o.MCMWorkqueueMetrics, "serve the metrics of work queues under their names in "+
+		"MCM, mcm_workqueue_…, in addition to workqueue_…; they are a quarter of the series of a small fleet")
 	g.Bool(&o.server.Profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.server.ContentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
-	g.Bool(&o.Fleet.DebugHooks, "debug-hooks", false, "serve /debug/faultpoints, which stops requests on their way, and profiles; for tests of the fleet only")
-	g.String(&o.Fleet.DebugFaultPoint, "debug-fault-point", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
+	g.Bool(&o.Fleet.DebugHooks, "debug-hooks", false,
+		"serve /debug/faultpoints, which stops requests on their way, and profiles; for tests of the fleet only")
+	g.String(&o.Fleet.DebugFaultPoint, "debug-fault-point", "",
+		"with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
 }
 
 // complete reads the file that the command line names, sets the defaults that come from the
@@ -128,22 +149,30 @@ func (o *options) validate() error {
 	check(net.ParseIP(o.server.Address) != nil, "--address: expected an IP address, got %q; 0.0.0.0 means all of this host", o.server.Address)
 	check(o.server.Port <= 65535, "--port: expected 1 to 65535, got %d; correct it, or leave it out for 10258", o.server.Port)
 	check((o.server.TLSCertFile == "") == (o.server.TLSKeyFile == ""),
-		"--tls-cert-file, --tls-private-key-file: expected both or neither, got %q and %q; add the one that is missing", o.server.TLSCertFile, o.server.TLSKeyFile)
-	check(o.server.TLSCertFile == "" || !o.server.TLSSelfSigned, "--tls-self-signed: expected none with --tls-cert-file, got both; remove one of them")
+		"--tls-cert-file, --tls-private-key-file: expected both or neither, got %q and %q; add the one that is missing",
+		o.server.TLSCertFile, o.server.TLSKeyFile)
+	check(o.server.TLSCertFile == "" || !o.server.TLSSelfSigned,
+		"--tls-self-signed: expected none with --tls-cert-file, got both; remove one of them")
 	for _, name := range o.MetricsByMachine {
-		check(slices.Contains(telemetry.SeriesByMachine(), name), "--metrics-by-machine: expected %s or names of metrics, which are %s, got %q; correct or remove it",
+		check(slices.Contains(telemetry.SeriesByMachine(), name),
+			"--metrics-by-machine: expected %s or names of metrics, which are %s, got %q; correct or remove it",
 			allMetrics, strings.Join(telemetry.SeriesByMachine(), ", "), name)
 	}
 	check(o.resolveTarget(check), "--target: expected kubeconfig, control, none or namespace, got %q; correct it", o.target)
 	o.DeploymentSwitch = o.namespaceSwitch == switchDeployment
-	check(o.DeploymentSwitch || o.namespaceSwitch == switchNone, "--namespace-switch: expected none or deployment, got %q; correct it", o.namespaceSwitch)
-	check(!o.DeploymentSwitch || !o.Configs.Enabled, "--machine-configuration: expected none with --namespace-switch=%s: the Nodes of pools are in no namespace", switchDeployment)
+	check(o.DeploymentSwitch || o.namespaceSwitch == switchNone,
+		"--namespace-switch: expected none or deployment, got %q; correct it", o.namespaceSwitch)
+	check(!o.DeploymentSwitch || !o.Configs.Enabled,
+		"--machine-configuration: expected none with --namespace-switch=%s: the Nodes of pools are in no namespace", switchDeployment)
 	_, err := o.sockets()
 	check(err == nil, "--driver-socket: %w", err)
-	check(o.server.Profiling || !o.server.ContentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
+	check(o.server.Profiling || !o.server.ContentionProfiling,
+		"--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.kubeconfigs.Target != replica.NoTarget || o.kubeconfigs.Control != "",
-		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", replica.InCluster, replica.NoTarget)
-	return errors.Join(append(errs, validateFleet(&o.Fleet), validateMachine(&o.Machine), validateHealth(&o.Health), validateSafety(&o.Safety), validateConfigs(&o.Configs), o.logs.Validate())...)
+		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are",
+		replica.InCluster, replica.NoTarget)
+	return errors.Join(append(errs, validateFleet(&o.Fleet), validateMachine(&o.Machine), validateHealth(&o.Health), validateSafety(&o.Safety),
+		validateConfigs(&o.Configs), o.logs.Validate())...)
 }
 
 // reportIneffective logs which flags were set without effect.

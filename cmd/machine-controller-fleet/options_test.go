@@ -85,7 +85,10 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--driver-socket=azure=", "--driver-socket: expected PROVIDER=PATH, got \"azure=\""},
 		{"--driver-socket==/run/azure.sock", "--driver-socket: expected PROVIDER=PATH"},
 		{"--driver-socket=azure=azure.sock", "--driver-socket: expected the absolute path of a unix socket, got \"azure.sock\""},
-		{"--driver-socket=azure=/" + strings.Repeat("long/", 25), "--driver-socket: expected the path of a unix socket of at most 103 bytes, got 126"},
+		{
+			"--driver-socket=azure=/" + strings.Repeat("long/", 25),
+			"--driver-socket: expected the path of a unix socket of at most 103 bytes, got 126",
+		},
 		{"--driver-socket=azure=/a,azure=/b", "--driver-socket: expected one driver for a provider, got a second one for \"azure\""},
 		{"--port=0 --capacity=0 --address=nowhere", "--port"},
 	} {

@@ -80,7 +80,13 @@ func run(ctx context.Context, o options) error {
 // statusOf returns what /statusz shows.
 func statusOf(f *replica.Replica, started time.Time, build buildinfo.Info) zpages.Status {
 	return zpages.Status{
-		Component: component, Started: started, Now: time.Now, GoVersion: build.Go, Version: build.Version, Paths: serving.Paths(), More: f.StatusRows,
+		Component: component,
+		Started:   started,
+		Now:       time.Now,
+		GoVersion: build.Go,
+		Version:   build.Version,
+		Paths:     serving.Paths(),
+		More:      f.StatusRows,
 	}
 }
 

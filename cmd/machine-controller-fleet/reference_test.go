@@ -15,7 +15,9 @@ import (
 )
 
 func TestHelp(t *testing.T) {
-	for file, arg := range map[string]string{"testdata/help.txt": "--help", "testdata/check-help.txt": "check", "testdata/leave-help.txt": "leave"} {
+	for file, arg := range map[string]string{
+		"testdata/help.txt": "--help", "testdata/check-help.txt": "check", "testdata/leave-help.txt": "leave",
+	} {
 		help, errs, code := executed(t, nil, arg, "--help")
 		if code != 0 || errs != "" {
 			t.Errorf("%s: exit code %d, %q", file, code, errs)

@@ -270,8 +270,10 @@ func TestAnAccountHoldsNoCallsOfOtherNamespaces(t *testing.T) {
 	onAccountBench(t, func(b accountBench) {
 		b.refuses("hostile", false)
 		apiserver.Add(b.server, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shared", Name: "s", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "hostile,other"}},
-			Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join")},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shared", Name: "s", Annotations: map[string]string{v1alpha1.AnnotationSharedWith: "hostile,other"},
+			},
+			Data: map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join")},
 		})
 		secret := &corev1.SecretReference{Namespace: "shared", Name: "s"}
 		b.machines("hostile", secret, many)
@@ -313,8 +315,10 @@ func TestMessageOfAHeldCall(t *testing.T) {
 		for _, m := range apiserver.ReadAll[v1alpha1.Machine](b.server, "machines") {
 			texts = append(texts, m.Status.LastOperation.Description)
 		}
-		want := "Cloud provider message - machine codes error: code = [Unavailable] message = [the account's circuit breaker is open until 2000-01-01T01:00:00Z, " +
-			"because get_machine_status has failed for 5 machines in a row; no call was sent, and the last one failed with Unavailable: injected by the test]"
+		want := "Cloud provider message - machine codes error: code = [Unavailable] message = [the account's circuit breaker is open until " +
+			"2000-01-01T01:00:00Z, " +
+			"because get_machine_status has failed for 5 machines in a row; no call was sent, and the last one failed with Unavailable: " +
+			"injected by the test]"
 		if !slices.Contains(texts, want) {
 			t.Errorf("no machine reports %q, but %q", want, texts[len(texts)-1])
 		}

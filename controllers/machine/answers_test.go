@@ -21,8 +21,10 @@ func TestVMThatTheDriverDescribesBadlyIsDeletedWithItsMachine(t *testing.T) {
 	}{
 		"the node name is no label value": {func(vm *fakecloud.Resource) { vm.NodeName = long }, "test:///i-1"},
 		"the provider ID is invalid":      {func(vm *fakecloud.Resource) { vm.ID = "test:/// 1" }, ""},
-		"both are":                        {func(vm *fakecloud.Resource) { vm.ID, vm.NodeName = strings.Repeat("x", driver.MaxProviderID+1), long }, ""},
-		"both are empty":                  {func(vm *fakecloud.Resource) { vm.ID, vm.NodeName = "", "" }, ""},
+		"both are": {
+			func(vm *fakecloud.Resource) { vm.ID, vm.NodeName = strings.Repeat("x", driver.MaxProviderID+1), long }, "",
+		},
+		"both are empty": {func(vm *fakecloud.Resource) { vm.ID, vm.NodeName = "", "" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {

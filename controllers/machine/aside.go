@@ -37,7 +37,9 @@ func (w *writer) setAside(ctx context.Context, key types.NamespacedName, fault *
 	}
 	w.latest.Wrote(m)
 	if first {
-		w.report(ctx, m, m, lifecycle.Event{Reason: v1alpha1.EventSetAside, Message: "Processing this machine panicked; it is left as it is for a while: " + text})
+		w.report(ctx, m, m, lifecycle.Event{
+			Reason: v1alpha1.EventSetAside, Message: "Processing this machine panicked; it is left as it is for a while: " + text,
+		})
 	}
 }
 

@@ -131,7 +131,8 @@ func TestHealthTimeoutBeginsAnewAfterAnOutage(t *testing.T) {
 				}
 				mend()
 				b.pass(40 * time.Second)
-				if phase, since := b.get().Status.CurrentStatus.Phase, b.get().Status.CurrentStatus.LastUpdateTime; phase != v1alpha1.MachineUnknown || time.Since(since.Time) > time.Minute {
+				if phase, since := b.get().Status.CurrentStatus.Phase, b.get().Status.CurrentStatus.LastUpdateTime; phase != v1alpha1.MachineUnknown ||
+					time.Since(since.Time) > time.Minute {
 					t.Errorf("40 s after the outage it is %s since %s", phase, since)
 				}
 				if recovers {

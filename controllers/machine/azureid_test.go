@@ -27,9 +27,11 @@ func TestARunningMachineOfMachineControllerManagerAtAzure(t *testing.T) {
 		older        string // the provider ID of an older machine of that name in another namespace; "" for none
 		own          bool
 	}{
-		"its Node":                               {cloud: idOfAzure, own: true},
-		"its Node, with the machine's name":      {cloud: idOfAzure, label: "m", own: true},
-		"the class leads to another VM":          {cloud: "azure:///subscriptions/s/resourceGroups/attacker/providers/Microsoft.Compute/virtualMachines/m"},
+		"its Node":                          {cloud: idOfAzure, own: true},
+		"its Node, with the machine's name": {cloud: idOfAzure, label: "m", own: true},
+		"the class leads to another VM": {
+			cloud: "azure:///subscriptions/s/resourceGroups/attacker/providers/Microsoft.Compute/virtualMachines/m",
+		},
 		"an older machine has it":                {cloud: idOfAzure, older: idOfMCM},
 		"an older machine has it, by another ID": {cloud: idOfAzure, older: idOfAzure},
 		"an older machine has its name":          {cloud: idOfAzure, label: "m", older: "azure:///elsewhere/m"},

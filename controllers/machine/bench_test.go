@@ -44,7 +44,10 @@ const (
 )
 
 // drainSettings are the usual ones.
-var drainSettings = drain.Settings{Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4, SeveralBudgets: true}
+var drainSettings = drain.Settings{
+	Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4,
+	SeveralBudgets: true,
+}
 
 // bench is a whole controller with workers and timers, before API servers and a cloud in memory. It
 // lives in a bubble, where time advances when no goroutine can continue.
@@ -129,7 +132,8 @@ func (b *bench) start() {
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: b.server.Metadata(), View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
-		Events: b.recorder(), Deletions: deletion.NewRecorder(clock.RealClock{}, deletion.NewFile(&b.receipts), nil), Limits: b.limits, Clock: clock.RealClock{}, Workers: cmp.Or(b.workers, 4), Gate: b.gate,
+		Events: b.recorder(), Deletions: deletion.NewRecorder(clock.RealClock{}, deletion.NewFile(&b.receipts), nil), Limits: b.limits,
+		Clock: clock.RealClock{}, Workers: cmp.Or(b.workers, 4), Gate: b.gate,
 		FirstConfig: b.firstConfig, Called: b.called,
 	})
 	b.must(err)

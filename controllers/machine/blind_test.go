@@ -11,7 +11,9 @@ import (
 // One kind that the fleet may not list is enough to block a drain; it is reported long before the
 // timeout.
 func TestDrainReportsWhyItCannotWatch(t *testing.T) {
-	for _, resource := range []string{"poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "volumeattachments", "csidrivers"} {
+	for _, resource := range []string{
+		"poddisruptionbudgets", "persistentvolumeclaims", "persistentvolumes", "volumeattachments", "csidrivers",
+	} {
 		t.Run(resource, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.runs()
@@ -24,7 +26,8 @@ func TestDrainReportsWhyItCannotWatch(t *testing.T) {
 				}
 				b.pass(2 * time.Second)
 				last := b.get().Status.LastOperation
-				if last.Type != v1alpha1.MachineOperationDelete || last.State != v1alpha1.MachineStateFailed || !strings.Contains(last.Description, resource) {
+				if last.Type != v1alpha1.MachineOperationDelete || last.State != v1alpha1.MachineStateFailed ||
+					!strings.Contains(last.Description, resource) {
 					t.Errorf("when it has lasted: %+v", last)
 				}
 				b.pass(time.Hour)

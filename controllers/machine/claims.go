@@ -77,7 +77,9 @@ func (c *claimants) findOfVM(ctx context.Context, p *pass) (err error) {
 // same Node or VM: Machine Controller Manager identifies both by that name. A machine that cannot
 // be decoded may claim it, and counts as a claimant. The names of claimants are logged, and not
 // reported on the machine: its author may have no access to their namespaces.
-func (c *claimants) find(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.OtherClaims, error) {
+func (c *claimants) find(
+	ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool,
+) (lifecycle.OtherClaims, error) {
 	namesakes, err := c.namesakes.of(ctx, m, which)
 	if err != nil {
 		return lifecycle.OtherClaims{}, err
@@ -95,7 +97,8 @@ func (c *claimants) find(ctx context.Context, m *v1alpha1.Machine, which labels.
 		}
 	}
 	if len(found) > 0 {
-		klog.FromContext(ctx).Info("Found other machines with an older claim", "number", len(found), "claimants", found[:min(len(found), claimantsLogged)])
+		klog.FromContext(ctx).Info("Found other machines with an older claim", "number", len(found),
+			"claimants", found[:min(len(found), claimantsLogged)])
 	}
 	return lifecycle.OtherClaims{Read: true, Found: len(found) > 0}, nil
 }

@@ -66,7 +66,9 @@ func (b *bench) boundTo() (ref v1alpha1.MachineRef, isTouched bool) {
 }
 
 func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
-	for name, forger := range map[string]string{"no other machine": "", "a forger of the same name": "m", "a forger of another name": "other"} {
+	for name, forger := range map[string]string{
+		"no other machine": "", "a forger of the same name": "m", "a forger of another name": "other",
+	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				victim := b.runsSince("n", "m")
@@ -148,7 +150,9 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 				if older {
 					b.runsSince("a", "m")
 				}
-				b.cloud.Add(fakecloud.Resource{Resource: driver.Resource{Kind: driver.ResourceVM, ID: "test:///mcm-1", Machine: "m", NodeName: "m"}, Ready: true})
+				b.cloud.Add(fakecloud.Resource{
+					Resource: driver.Resource{Kind: driver.ResourceVM, ID: "test:///mcm-1", Machine: "m", NodeName: "m"}, Ready: true,
+				})
 				b.runsSince("n", "m")
 				b.server.Delete("machines", "n", "m")
 				b.pass(time.Hour)

@@ -43,7 +43,8 @@ func TestClassProblem(t *testing.T) {
 		cloud := &mute{b.cloud.Driver(), driver.Errorf(driver.OpFields, driver.InvalidArgument, "size is no number")}
 		b.rewire = func(w *wires) { w.cloud = cloud }
 		b.takeOver(0)
-		expect("a wrong provider spec", "c", "Cloud provider message - machine codes error: code = [InvalidArgument] message = [size is no number]")
+		expect("a wrong provider spec", "c",
+			"Cloud provider message - machine codes error: code = [InvalidArgument] message = [size is no number]")
 		cloud.err = driver.Errorf(driver.OpFields, driver.Unavailable, "no process")
 		expectError("a driver that is away")
 		cloud.err = driver.Errorf(driver.OpFields, driver.DeadlineExceeded, "hangs")

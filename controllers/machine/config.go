@@ -86,7 +86,8 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
 	return required.Fields(c,
-		"Namespace", "Servers", "DrainConfirm", "ControlCluster", "Sets", "Limits", "IsUnlabeled", "BootstrapTokenGroups", "FirstConfig", "Called",
+		"Namespace", "Servers", "DrainConfirm", "ControlCluster", "Sets", "Limits", "IsUnlabeled", "BootstrapTokenGroups", "FirstConfig",
+		"Called",
 		"Gate", "GoneGate", "Workers", "Metrics", "Tracer",
 	)
 }

@@ -34,7 +34,8 @@ func TestDriverReceivesControlCluster(t *testing.T) {
 			id.Store(&c.after)
 			b.delete()
 			b.pass(time.Minute)
-			if created, deleted := b.cloud.Calls(driver.OpCreate)[0].ControlCluster, b.cloud.Calls(driver.OpDelete)[0].ControlCluster; created != c.before || deleted != c.after {
+			if created, deleted := b.cloud.Calls(driver.OpCreate)[0].ControlCluster,
+				b.cloud.Calls(driver.OpDelete)[0].ControlCluster; created != c.before || deleted != c.after {
 				b.Errorf("%s: created with the control cluster %v and deleted with %v, want %q and %q", name, created, deleted, c.before, c.after)
 			}
 		})

@@ -64,21 +64,24 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c.vms = &vms{
-		cloud: c.cloud, clock: cfg.Clock, own: own, memory: c.memory, nodes: c.nodes, classes: c.classes, parents: c.parents, drains: c.drains.Drainer,
-		events: cfg.Events, deletions: cfg.Deletions, asked: pacing.NewRates[string](pacing.EvidenceBurst, pacing.EvidenceInterval),
+		cloud: c.cloud, clock: cfg.Clock, own: own, memory: c.memory, nodes: c.nodes, classes: c.classes, parents: c.parents,
+		drains: c.drains.Drainer, events: cfg.Events, deletions: cfg.Deletions,
+		asked: pacing.NewRates[string](pacing.EvidenceBurst, pacing.EvidenceInterval),
 	}
 	c.configs = &firstConfigs{values: cfg.FirstConfig, wake: wake, awaiting: map[types.NamespacedName]bool{}}
 	if err := c.addTokens(); err != nil {
 		return nil, err
 	}
 	c.observer = &observer{
-		targets: cfg.Targets, limits: cfg.Limits, memory: c.memory, outages: c.outages, classes: c.classes, vms: c.vms, nodes: c.nodes, parents: c.parents,
-		drains: c.drains.Drainer, tokens: c.tokens.store,
+		targets: cfg.Targets, limits: cfg.Limits, memory: c.memory, outages: c.outages, classes: c.classes, vms: c.vms, nodes: c.nodes,
+		parents: c.parents,
+		drains:  c.drains.Drainer, tokens: c.tokens.store,
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.Machine, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.machines.setAside, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.parents.root, Stage: c.machines.stage,
+		Name: runner.Machine, LogKey: telemetry.KeyMachine, Reconcile: c.reconcile, Panicked: c.machines.setAside,
+		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Root: c.parents.root, Stage: c.machines.stage,
 	})
 	if err != nil {
 		return nil, err
@@ -89,7 +92,13 @@ func New(cfg Config) (*Controller, error) {
 func (c *Controller) addClasses(own clock.WithTickerAndDelayedExecution, wake func(types.NamespacedName)) (err error) {
 	cfg := c.cfg
 	c.cloud, err = cloud.New(cloud.Config{
-		View: cfg.View, Events: cfg.Events, Clock: own, Wake: wake, ControlCluster: cfg.ControlCluster, Called: cfg.Called, MostCalls: cfg.Workers,
+		View:           cfg.View,
+		Events:         cfg.Events,
+		Clock:          own,
+		Wake:           wake,
+		ControlCluster: cfg.ControlCluster,
+		Called:         cfg.Called,
+		MostCalls:      cfg.Workers,
 	})
 	if err != nil {
 		return err

@@ -25,7 +25,8 @@ func TestOnlyTheAutoscalersCordonIsRemoved(t *testing.T) {
 				shown := b.node()
 				shown.ManagedFields = nil
 				b.cluster.Nodes.Apply(shown, false)
-				b.server.Merge("machines", "n", "m", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationUncordonAt, time.Now().Add(15*time.Second).UTC().Format(time.RFC3339)))
+				b.server.Merge("machines", "n", "m", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`,
+					v1alpha1.AnnotationUncordonAt, time.Now().Add(15*time.Second).UTC().Format(time.RFC3339)))
 				b.pass(14 * time.Second)
 				if !b.node().Spec.Unschedulable {
 					t.Error("the Node is uncordoned while the autoscaler may still cordon it")

@@ -117,7 +117,9 @@ func isAt(p *pass, node *corev1.Node) bool {
 }
 
 // continueDrain carries out the actions of a drain that are possible now.
-func (s *drains) continueDrain(ctx context.Context, p *pass, d *drainer.Drain, order drain.Order) (v drain.Verdict, isSame bool, err error) {
+func (s *drains) continueDrain(
+	ctx context.Context, p *pass, d *drainer.Drain, order drain.Order,
+) (v drain.Verdict, isSame bool, err error) {
 	key := objectcache.Key(p.world.Machine)
 	owner := drainer.Owner{UID: p.world.Machine.UID, Namespace: key.Namespace, Wake: func() { s.wake(key) }}
 	task := drainer.Task{Owner: owner, Node: p.world.Node.Node, Cluster: p.cluster, Order: order, Driver: p.driver}
@@ -148,14 +150,16 @@ func (s *drains) setTerminating(ctx context.Context, p *pass) error {
 	}
 	pods, err := drainer.ListPods(ctx, p.cluster, node.Name)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Failed to list pods of Node; setting its condition without removing its finalizer", "node", node.Name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to list pods of Node; setting its condition without removing its finalizer", "node", node.Name,
+			"err", err)
 	} else {
 		p.listed = &sighting{node: node.UID, pods: pods}
 	}
 	now := metav1.NewTime(s.clock.Now())
 	condition := corev1.NodeCondition{
 		Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now,
-		Reason: lifecycle.NodeReason(p.world.Machine), Message: fmt.Sprintf("Machine %s/%s is being deleted.", p.world.Machine.Namespace, p.world.Machine.Name),
+		Reason:  lifecycle.NodeReason(p.world.Machine),
+		Message: fmt.Sprintf("Machine %s/%s is being deleted.", p.world.Machine.Namespace, p.world.Machine.Name),
 	}
 	patch := &nodesync.Patch{Body: map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}}, Status: true}
 	release := err == nil && drain.MayRelease(node, pods)

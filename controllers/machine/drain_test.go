@@ -30,7 +30,8 @@ func targetBench(t *testing.T, cluster *apiserver.Server, uid types.UID) (*Contr
 	t.Helper()
 	wall := clocktesting.NewFakeClock(now)
 	c := &Controller{memory: newMachineMemory(), cfg: Config{
-		Clock: wall, Deletions: deletion.NewRecorder(wall, nil, nil), Events: &apitest.EventLog{}, Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute},
+		Clock: wall, Deletions: deletion.NewRecorder(wall, nil, nil), Events: &apitest.EventLog{},
+		Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute},
 	}}
 	if err := c.addNodes(wall, func(types.NamespacedName) {}); err != nil {
 		t.Fatal(err)
@@ -50,7 +51,9 @@ func drainBench(t *testing.T, objects ...apiserver.Typed) (*Controller, *pass, *
 		Name: "m", UID: "node", Annotations: map[string]string{v1alpha1.AnnotationMachine: "n/m/u"},
 	}})
 	c, p := targetBench(t, cluster, "u")
-	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
+	settings := drain.Settings{
+		Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4,
+	}
 	c.cfg.Limits.Drain = settings
 	if err := c.addNodes(c.cfg.Clock, func(types.NamespacedName) {}); err != nil {
 		t.Fatal(err)
@@ -130,7 +133,8 @@ func TestUnreachableTargetIsReported(t *testing.T) {
 		t.Errorf("at first: report %+v, want an error", p.world.Drain)
 	}
 	wall.Step(reportAfter)
-	if err := drainNow(); err != nil || !p.world.Drain.IsStuck || !strings.Contains(p.world.Drain.Text, "no route to host") || p.world.Drain.Wake == 0 {
+	if err := drainNow(); err != nil || !p.world.Drain.IsStuck || !strings.Contains(p.world.Drain.Text, "no route to host") ||
+		p.world.Drain.Wake == 0 {
 		t.Errorf("after a while: report %+v, error %v", p.world.Drain, err)
 	}
 	mend()

@@ -22,7 +22,8 @@ func TestNodeThatJoinsUnderAnotherNameIsNamed(t *testing.T) {
 			b.becomes(v1alpha1.MachinePending, time.Minute)
 			b.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ip-10-0-0-1"}, Spec: corev1.NodeSpec{ProviderID: id}})
 			b.pass(90 * time.Second)
-			if text := b.get().Status.LastOperation.Description; strings.Contains(text, `Node "ip-10-0-0-1" has the provider ID of this VM`) != isNamed {
+			if text := b.get().Status.LastOperation.Description; strings.Contains(text,
+				`Node "ip-10-0-0-1" has the provider ID of this VM`) != isNamed {
 				t.Errorf("%s: the machine reports %q", id, text)
 			}
 			b.becomes(v1alpha1.MachineFailed, 30*time.Minute)

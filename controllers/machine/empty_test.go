@@ -67,7 +67,9 @@ func TestNextPassListsPodsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := cluster.Log(), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := cluster.Log(), []string{
+		"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status",
+	}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if err := c.drains.forDeletion(t.Context(), p); err != nil {
@@ -95,8 +97,10 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 		before func(c *Controller, p *pass, cluster *apiserver.Server)
 		want   []string
 	}{
-		"by a process that has ended": {func(c *Controller, _ *pass, _ *apiserver.Server) { c.memory.forget("u") }, []string{"patch nodes", "delete nodes"}},
-		"by this one":                 {func(*Controller, *pass, *apiserver.Server) {}, []string{"delete nodes"}},
+		"by a process that has ended": {
+			func(c *Controller, _ *pass, _ *apiserver.Server) { c.memory.forget("u") }, []string{"patch nodes", "delete nodes"},
+		},
+		"by this one": {func(*Controller, *pass, *apiserver.Server) {}, []string{"delete nodes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, p, cluster := drainBench(t)

@@ -82,7 +82,8 @@ func (v *vms) askForVM(ctx context.Context, p *pass) (err error) {
 	defer cancel()
 	defer func() {
 		if fault := recover(); fault != nil {
-			klog.FromContext(ctx).Error(nil, "Driver panicked when it was asked for the VM of a unreachable Node", "panic", fmt.Sprint(fault), "stack", string(debug.Stack()))
+			klog.FromContext(ctx).Error(nil, "Driver panicked when it was asked for the VM of a unreachable Node", "panic",
+				fmt.Sprint(fault), "stack", string(debug.Stack()))
 			p.world.Failure, err = &lifecycle.Failure{Code: driver.Internal}, nil
 		}
 	}()

@@ -24,12 +24,18 @@ func TestEvidenceOfUnreachableNodeIsShown(t *testing.T) {
 		change func(*bench)
 		want   string
 	}{
-		"the VM is stopped": {func(b *bench) { b.cloud.Change(func(all []*fakecloud.Resource) { all[0].State = "stopped" }) }, `the cloud reported the state of its VM as "stopped" at `},
+		"the VM is stopped": {func(b *bench) {
+			b.cloud.Change(func(all []*fakecloud.Resource) { all[0].State = "stopped" })
+		}, `the cloud reported the state of its VM as "stopped" at `},
 		"the VM is gone": {func(b *bench) {
 			b.cloud.Change(func(all []*fakecloud.Resource) { all[0].Ends = time.Now() })
 		}, "the cloud had no VM of this machine at "},
-		"the cloud is away": {func(b *bench) { b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpStatus) }, "did not report whether it has its VM (Unavailable) at "},
-		"the cloud hangs":   {func(b *bench) { b.cloud.Fail(fakecloud.Fault{Hangs: true}, driver.OpStatus) }, "did not report whether it has its VM (DeadlineExceeded) at "},
+		"the cloud is away": {func(b *bench) {
+			b.cloud.Fail(fakecloud.Fault{Code: driver.Unavailable}, driver.OpStatus)
+		}, "did not report whether it has its VM (Unavailable) at "},
+		"the cloud hangs": {func(b *bench) {
+			b.cloud.Fail(fakecloud.Fault{Hangs: true}, driver.OpStatus)
+		}, "did not report whether it has its VM (DeadlineExceeded) at "},
 		"the driver panics": {func(b *bench) { b.panics() }, "did not report whether it has its VM (Internal) at "},
 		"the circuit breaker is open": {func(b *bench) {
 			p, err := b.process.observer.observe(b.get())

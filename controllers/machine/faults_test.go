@@ -30,7 +30,9 @@ func attempts(code driver.Code) []time.Duration {
 	if code == driver.ResourceExhausted {
 		return []time.Duration{0, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
 	}
-	return []time.Duration{0, 5 * time.Second, 15 * time.Second, 35 * time.Second, 75 * time.Second, 155 * time.Second, 315 * time.Second, 495 * time.Second}
+	return []time.Duration{
+		0, 5 * time.Second, 15 * time.Second, 35 * time.Second, 75 * time.Second, 155 * time.Second, 315 * time.Second, 495 * time.Second,
+	}
 }
 
 // longestStep is the longest wait for the next attempt, at the end of such an outage.
@@ -203,7 +205,9 @@ func (b *bench) outlasts(op driver.Op, fault fakecloud.Fault) {
 // TestCloudThrottles has the cloud ask for more time than it would be given, until it would be
 // given more.
 func TestCloudThrottles(t *testing.T) {
-	want := []time.Duration{0, 45 * time.Second, 90 * time.Second, 135 * time.Second, 180 * time.Second, 260 * time.Second, 420 * time.Second, 600 * time.Second}
+	want := []time.Duration{
+		0, 45 * time.Second, 90 * time.Second, 135 * time.Second, 180 * time.Second, 260 * time.Second, 420 * time.Second, 600 * time.Second,
+	}
 	for _, op := range operations {
 		t.Run(string(op), func(t *testing.T) {
 			onBench(t, func(b *bench) {

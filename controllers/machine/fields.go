@@ -33,7 +33,9 @@ func (c *classes) checkFields(ctx context.Context, p *pass) error {
 	case runner.NotOurs(err):
 		return fmt.Errorf("%s: %w", lifecycle.CheckFields, err)
 	default:
-		p.world.Failure = &lifecycle.Failure{Code: code, Op: driver.OpFields, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
+		p.world.Failure = &lifecycle.Failure{
+			Code: code, Op: driver.OpFields, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err),
+		}
 		return nil
 	}
 	fact := lifecycle.FieldsFact{Read: true, Unreported: code == driver.Unimplemented, Unknown: resp.Fields, Refused: resp.Refused}

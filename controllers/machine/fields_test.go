@@ -16,7 +16,8 @@ import (
 // many Events there are about it.
 func (b *bench) unknownFields() (note string, events int) {
 	row, _ := v1alpha1.FindEventReason(v1alpha1.EventUnknownFields)
-	return apiserver.Read[v1alpha1.MachineClass](b.server, "machineclasses", "n", "c").Annotations[v1alpha1.AnnotationUnknownFields], b.reported.Count(row)
+	return apiserver.Read[v1alpha1.MachineClass](b.server, "machineclasses", "n", "c").Annotations[v1alpha1.AnnotationUnknownFields],
+		b.reported.Count(row)
 }
 
 // expectUnknownFields checks both, and how many VMs were ever created.
@@ -24,7 +25,8 @@ func (b *bench) expectUnknownFields(when, note string, events, vms int) {
 	b.Helper()
 	gotNote, gotEvents := b.unknownFields()
 	if _, ever := b.cloud.VMs(); gotNote != note || gotEvents != events || ever != vms {
-		b.Errorf("%s: the class records %q, with %d Events, and %d VMs were created; want %q, %d and %d", when, gotNote, gotEvents, ever, note, events, vms)
+		b.Errorf("%s: the class records %q, with %d Events, and %d VMs were created; want %q, %d and %d",
+			when, gotNote, gotEvents, ever, note, events, vms)
 	}
 }
 
@@ -105,7 +107,8 @@ func TestDriverThatDoesNotReportWhatItIgnores(t *testing.T) {
 				b.create(withoutDeadline)
 				b.pass(10 * time.Minute)
 				b.expectUnknownFields("at first", tc.note, tc.events, tc.vms)
-				if last := b.get().Status.LastOperation; tc.vms == 0 && (last.ErrorCode != tc.code.String() || !strings.Contains(last.Description, "the cause")) {
+				if last := b.get().Status.LastOperation; tc.vms == 0 &&
+					(last.ErrorCode != tc.code.String() || !strings.Contains(last.Description, "the cause")) {
 					t.Errorf("the last operation is %+v", last)
 				}
 				cloud.err = nil

@@ -124,7 +124,8 @@ func TestFinalizersAreAddedOnce(t *testing.T) {
 				class := b.server.Get("machineclasses", "n", "c")
 				secret := apiserver.Read[corev1.Secret](b.server, "secrets", "n", "s")
 				if len(class.GetFinalizers()) != 1 || len(secret.Finalizers) != 1 || !p.world.Class.HasFinalizers {
-					t.Errorf("finalizers of the class: %v, of its Secret: %v; held: %t; want one of each", class.GetFinalizers(), secret.Finalizers, p.world.Class.HasFinalizers)
+					t.Errorf("finalizers of the class: %v, of its Secret: %v; held: %t; want one of each",
+						class.GetFinalizers(), secret.Finalizers, p.world.Class.HasFinalizers)
 				}
 			})
 		})

@@ -49,7 +49,8 @@ func TestFirstConfigIsAwaited(t *testing.T) {
 		looked := looks
 		b.pass(time.Hour)
 		last := b.get().Status.LastOperation
-		if last.ErrorCode != driver.FailedPrecondition.String() || !strings.Contains(last.Description, problem) || len(b.cloud.Calls(driver.OpCreate)) > 0 || looks != looked {
+		if last.ErrorCode != driver.FailedPrecondition.String() || !strings.Contains(last.Description, problem) ||
+			len(b.cloud.Calls(driver.OpCreate)) > 0 || looks != looked {
 			t.Errorf("%+v, %d requests, %d more looks", last, len(b.cloud.Calls(driver.OpCreate)), looks-looked)
 		}
 		b.process.FirstConfigChanged() // and it is not better

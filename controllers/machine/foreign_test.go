@@ -168,12 +168,14 @@ func TestNoRequestIsSentForAnInvalidName(t *testing.T) {
 				b.create(withoutDeadline)
 				b.pass(10 * time.Minute)
 				for _, r := range b.server.Requests() { // "s" is that of the other reference
-					if of := r.URL.Query().Get("fieldSelector"); r.Resource == "secrets" && (r.Namespace != "n" || r.Name != "s" && of != "metadata.name=s") {
+					if of := r.URL.Query().Get("fieldSelector"); r.Resource == "secrets" &&
+						(r.Namespace != "n" || r.Name != "s" && of != "metadata.name=s") {
 						t.Errorf("%s %.50q, %.50q: request %s %s", ref, tc.namespace, tc.name, r.Method, r.URL)
 					}
 				}
 				last := b.get().Status.LastOperation
-				if last.ErrorCode != tc.want.String() || tc.want == driver.PermissionDenied && !strings.Contains(last.Description, v1alpha1.AnnotationSharedWith) {
+				if last.ErrorCode != tc.want.String() ||
+					tc.want == driver.PermissionDenied && !strings.Contains(last.Description, v1alpha1.AnnotationSharedWith) {
 					t.Errorf("%s %.50q, %.50q: %+v, want %s", ref, tc.namespace, tc.name, last, tc.want)
 				}
 			})

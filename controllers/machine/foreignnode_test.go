@@ -26,7 +26,8 @@ func TestNodeOfAnotherVMHasTheName(t *testing.T) {
 			b.delete()
 			b.pass(time.Minute)
 			node := b.node()
-			if now, _ := b.cloud.VMs(); b.get() != nil || now > 0 || node.UID != "other" || len(node.Finalizers)+len(node.Labels)+len(node.Annotations) > 0 {
+			if now, _ := b.cloud.VMs(); b.get() != nil || now > 0 || node.UID != "other" ||
+				len(node.Finalizers)+len(node.Labels)+len(node.Annotations) > 0 {
 				b.Errorf("%d VMs and the machine %v are left, and the Node is %+v", now, b.get(), node.ObjectMeta)
 			}
 		},

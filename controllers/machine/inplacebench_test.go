@@ -69,8 +69,10 @@ func TestANodeIsUpdatedInPlace(t *testing.T) {
 		b.becomes(v1alpha1.MachineInPlaceUpdating, grace)
 		b.stageIs(v1alpha1.NodeReasonReadyForUpdate)
 		node := b.node()
-		if !node.Spec.Unschedulable || b.evicted["web"] != 1 || b.evicted["proxy"] != 0 || !slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName) {
-			t.Errorf("cordoned: %v, evicted: %v, finalizers: %v; want a Node that is empty and held", node.Spec.Unschedulable, b.evicted, node.Finalizers)
+		if !node.Spec.Unschedulable || b.evicted["web"] != 1 || b.evicted["proxy"] != 0 ||
+			!slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName) {
+			t.Errorf("cordoned: %v, evicted: %v, finalizers: %v; want a Node that is empty and held",
+				node.Spec.Unschedulable, b.evicted, node.Finalizers)
 		}
 
 		b.setReady(corev1.ConditionUnknown) // it restarts
@@ -103,7 +105,8 @@ func TestANodeThatIsNoCandidateAnyMoreLosesTheCondition(t *testing.T) {
 		b.pass(time.Minute)
 		b.stageIs("")
 		conditions := b.get().Status.Conditions
-		if len(conditions) == 0 || slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeInPlaceUpdate }) {
+		if len(conditions) == 0 ||
+			slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeInPlaceUpdate }) {
 			t.Errorf("conditions of the machine: %+v", conditions)
 		}
 	})
@@ -149,7 +152,8 @@ func TestTheResultStaysUntilTheMachineHasLeftItsOldSet(t *testing.T) {
 		if node := b.node(); node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || !node.Spec.Unschedulable {
 			t.Fatalf("cordoned: %v, labels %v, and the machine is in its old set", node.Spec.Unschedulable, node.Labels)
 		}
-		_, err = sets.Patch(b.Context(), "old", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelScaleUpDisabled), metav1.PatchOptions{})
+		_, err = sets.Patch(b.Context(), "old", types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelScaleUpDisabled), metav1.PatchOptions{})
 		b.must(err)
 		b.pass(time.Second)
 		b.isBack()

@@ -90,19 +90,23 @@ var lives = []struct {
 		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
 		{
 			func(b *bench) { b.works(); b.selects() }, 10 * time.Minute,
-			"InPlaceUpdating" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=ReadyForUpdate",
+			"InPlaceUpdating" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable +
+				", InPlaceUpdate=ReadyForUpdate",
 		},
 		{
 			func(b *bench) { b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed) }, time.Minute,
-			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=UpdateFailed",
+			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable +
+				", InPlaceUpdate=UpdateFailed",
 		},
 		{
 			func(b *bench) { b.labelNode(v1alpha1.LabelUpdateResult, "") }, time.Minute,
-			"InPlaceUpdating" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=ReadyForUpdate",
+			"InPlaceUpdating" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable +
+				", InPlaceUpdate=ReadyForUpdate",
 		},
 		{
 			func(*bench) {}, 20 * time.Minute,
-			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=UpdateFailed",
+			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable +
+				", InPlaceUpdate=UpdateFailed",
 		},
 		{
 			func(b *bench) { b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful) }, time.Minute,
@@ -114,7 +118,8 @@ var lives = []struct {
 		{joinsSick, 10 * time.Minute, "Pending" + oneVM + ", 1 token, Node held" + asked},
 		{
 			func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed) }, 15 * time.Minute,
-			"Failed" + oneVM + ", 1 token, asked when-failed, preserved, Node held, label a, annotated, taint gpu, taint " + v1alpha1.TaintPreserved + ", Preserved=True",
+			"Failed" + oneVM + ", 1 token, asked when-failed, preserved, Node held, label a, annotated, taint gpu, taint " +
+				v1alpha1.TaintPreserved + ", Preserved=True",
 		},
 		{
 			func(b *bench) { b.setReady(corev1.ConditionTrue) }, time.Minute,
@@ -132,8 +137,9 @@ var lives = []struct {
 // everyCall are the writes and the calls of the cloud that machines' lives have.
 var everyCall = []string{
 	"create pods/eviction", "create secrets", "create_machine", "delete machines", "delete nodes", "delete pods", "delete secrets",
-	"delete volumeattachments", "delete_machine", "get_machine_status", "get_unknown_fields", "get_volume_ids", "initialize_machine", "patch machineclasses",
-	"patch machines", "patch machines/status", "patch nodes", "patch nodes/status", "patch poddisruptionbudgets/status", "update secrets",
+	"delete volumeattachments", "delete_machine", "get_machine_status", "get_unknown_fields", "get_volume_ids", "initialize_machine",
+	"patch machineclasses", "patch machines", "patch machines/status", "patch nodes", "patch nodes/status",
+	"patch poddisruptionbudgets/status", "update secrets",
 }
 
 // TestKilledAtEveryCall runs each life many times, and kills the process at each write and at each

@@ -50,15 +50,18 @@ func TestRefusedWritesAreReported(t *testing.T) {
 	}{
 		"the Secret is not read": {
 			refuse: func(b *bench) func() { return refuses(b.server, "get secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
-			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff,
+			event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the class is not held": {
-			refuse: func(b *bench) func() { return refuses(b.server, "patch machineclasses", forbidden("machineclasses")) }, then: func(b *bench) { b.create() },
-			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+			refuse: func(b *bench) func() { return refuses(b.server, "patch machineclasses", forbidden("machineclasses")) },
+			then:   func(b *bench) { b.create() }, op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied,
+			phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the token is not created": {
 			refuse: func(b *bench) func() { return refuses(b.target, "create secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
-			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff,
+			event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the token is not removed": {
 			before: func(b *bench) {
@@ -66,7 +69,8 @@ func TestRefusedWritesAreReported(t *testing.T) {
 				b.becomes(v1alpha1.MachinePending, time.Second)
 			},
 			refuse: func(b *bench) func() { return refuses(b.target, "* secrets", errors.New("no route to host")) }, then: func(*bench) {},
-			op: create, state: v1alpha1.MachineStateFailed, code: driver.Unavailable, phase: v1alpha1.MachinePending, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.Unavailable, phase: v1alpha1.MachinePending,
+			event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the Node is not claimed": {
 			before: func(b *bench) {
@@ -74,16 +78,19 @@ func TestRefusedWritesAreReported(t *testing.T) {
 				b.becomes(v1alpha1.MachinePending, time.Second)
 			},
 			refuse: func(b *bench) func() { return refuses(b.target, "patch nodes", forbidden("nodes")) }, then: func(*bench) {},
-			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachinePending, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachinePending,
+			event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
 		},
 		"the Node is not written": {
 			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "patch nodes", errors.New("no route to host")) },
 			then: func(b *bench) { b.patchMachine(`{"spec":{"nodeTemplate":{"metadata":{"labels":{"pool":"a"}}}}}`) },
-			op:   update, state: v1alpha1.MachineStateProcessing, code: driver.Unavailable, phase: v1alpha1.MachineRunning, last: v1alpha1.MachineRunning,
+			op:   update, state: v1alpha1.MachineStateProcessing, code: driver.Unavailable, phase: v1alpha1.MachineRunning,
+			last: v1alpha1.MachineRunning,
 		},
 		"the Node is not deleted": {
-			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "delete nodes", forbidden("nodes")) }, then: (*bench).delete,
-			op: deletion, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineTerminating, event: v1alpha1.EventDeleteFailed,
+			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "delete nodes", forbidden("nodes")) },
+			then: (*bench).delete, op: deletion, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied,
+			phase: v1alpha1.MachineTerminating, event: v1alpha1.EventDeleteFailed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +103,8 @@ func TestRefusedWritesAreReported(t *testing.T) {
 				tc.then(b)
 				b.pass(bootTime + 3*reportAfter)
 				m := b.get()
-				if last := m.Status.LastOperation; last.Type != tc.op || last.State != tc.state || last.ErrorCode != tc.code.String() || m.Status.CurrentStatus.Phase != tc.phase {
+				if last := m.Status.LastOperation; last.Type != tc.op || last.State != tc.state || last.ErrorCode != tc.code.String() ||
+					m.Status.CurrentStatus.Phase != tc.phase {
 					t.Errorf("it is %s with %+v, want %s with %s %s %s", m.Status.CurrentStatus.Phase, last, tc.phase, tc.op, tc.state, tc.code)
 				}
 				b.touches()
@@ -240,7 +248,8 @@ func TestChangingErrorTextsAreWrittenOnceAMinute(t *testing.T) {
 		b.becomes(v1alpha1.MachinePending, time.Minute)
 		b.server.Forget()
 		b.pass(time.Hour)
-		if tries, writes := b.target.Count("patch nodes"), b.server.Count("patch machines", "patch machines/status"); tries > 200 || writes > 60 || writes < 30 {
+		if tries, writes := b.target.Count("patch nodes"), b.server.Count("patch machines", "patch machines/status"); tries > 200 ||
+			writes > 60 || writes < 30 {
 			t.Errorf("in an hour the Node was tried %d times and the machine was written %d times", tries, writes)
 		}
 	})

@@ -251,8 +251,10 @@ func TestLastMachinesMetricsEndWithTheMachineDeployment(t *testing.T) {
 	d, m := family(view, "d")
 	m.Spec.NodeTemplateSpec.Labels = map[string]string{corev1.LabelTopologyZone: "z"}
 	class := &v1alpha1.MachineClass{NodeTemplate: &v1alpha1.NodeTemplate{InstanceType: "large"}}
-	last.note(m, class, timing{initializeCall: 1400 * time.Millisecond}, []lifecycle.Took{{Step: lifecycle.StepCreate, Duration: 10 * time.Second}}, "")
-	last.note(m, class, timing{}, []lifecycle.Took{{Step: lifecycle.StepJoin, Duration: time.Second}, {Step: lifecycle.StepRun, Duration: 40 * time.Second}}, "")
+	last.note(m, class, timing{initializeCall: 1400 * time.Millisecond},
+		[]lifecycle.Took{{Step: lifecycle.StepCreate, Duration: 10 * time.Second}}, "")
+	last.note(m, class, timing{},
+		[]lifecycle.Took{{Step: lifecycle.StepJoin, Duration: time.Second}, {Step: lifecycle.StepRun, Duration: 40 * time.Second}}, "")
 	last.note(m, class, timing{}, []lifecycle.Took{{Step: lifecycle.StepDrain, Duration: 5 * time.Second}}, "")
 	last.note(m, class, timing{}, []lifecycle.Took{{Step: lifecycle.StepDelete, Duration: 20 * time.Second}}, "")
 	for range 2 {
@@ -403,14 +405,20 @@ func TestEventsHaveTheTraceOfTheirStage(t *testing.T) {
 	}{
 		{"the update begins", telemetry.Stage{}, v1alpha1.MachineRunning, v1alpha1.MachineInPlaceUpdating, update},
 		{"the update ends", update, v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful, update},
-		{"the update has begun in the same pass", telemetry.Stage{}, v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful, update},
+		{
+			"the update has begun in the same pass",
+			telemetry.Stage{},
+			v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful,
+			update,
+		},
 		{"the creation ends", creation, v1alpha1.MachinePending, v1alpha1.MachineRunning, creation},
 		{"in no stage", telemetry.Stage{}, v1alpha1.MachineRunning, v1alpha1.MachineUnknown, telemetry.Stage{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			recorder := events.NewFakeRecorder(1)
 			c := &writer{events: recorder}
-			ctx, span := telemetry.StartPass(t.Context(), sdktrace.NewTracerProvider().Tracer(""), telemetry.Pass{Controller: "machine", Key: "n/m", Stage: tc.pass})
+			ctx, span := telemetry.StartPass(t.Context(),
+				sdktrace.NewTracerProvider().Tracer(""), telemetry.Pass{Controller: "machine", Key: "n/m", Stage: tc.pass})
 			defer span.End()
 			c.report(ctx, in(tc.before), in(tc.is), lifecycle.Event{Reason: v1alpha1.EventInPlaceUpdated, Message: "done"})
 			suffix := "done"

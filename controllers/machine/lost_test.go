@@ -72,7 +72,8 @@ func TestFailureIsReportedByAnyReplica(t *testing.T) {
 					if died = b.loses(write, 2*time.Second); !died {
 						return
 					}
-					if last := b.get().Status.LastOperation; last.Type != tc.last || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != tc.code.String() {
+					if last := b.get().Status.LastOperation; last.Type != tc.last || last.State != v1alpha1.MachineStateFailed ||
+						last.ErrorCode != tc.code.String() {
 						t.Errorf("the last operation is %+v, want a failed %s with %s", last, tc.last, tc.code)
 					}
 					if !slices.Contains(b.reported.List(), "Warning "+tc.reported) {
@@ -85,7 +86,8 @@ func TestFailureIsReportedByAnyReplica(t *testing.T) {
 					}
 					b.cloud.Work()
 					b.pass(5 * time.Second)
-					if m := b.get(); tc.op == driver.OpDelete && m != nil || tc.op != driver.OpDelete && m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
+					if m := b.get(); tc.op == driver.OpDelete && m != nil ||
+						tc.op != driver.OpDelete && m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
 						t.Errorf("in the end it is %+v", m)
 					}
 				})

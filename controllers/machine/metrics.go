@@ -30,7 +30,8 @@ func (l *lifeMetrics) gauges() []telemetry.Gauge[*v1alpha1.Machine] {
 	return []telemetry.Gauge[machine]{
 		telemetry.OfAll("mcm_machine_items_total", "Machines.", func(all []machine) float64 { return float64(len(all)) }),
 		telemetry.OfGroups("mcf_machines", "Machines by provider and phase.", l.reportMachines, "provider", "phase"),
-		telemetry.OfGroups("mcf_oldest_machine_seconds", "For how long the machine that has been in a phase for longest has been in it; 0 when none is.",
+		telemetry.OfGroups("mcf_oldest_machine_seconds",
+			"For how long the machine that has been in a phase for longest has been in it; 0 when none is.",
 			l.reportOldest, "provider", "phase"),
 		telemetry.OfEach(telemetry.MachineInfo, "A Machine, when it was created, its VM, its class, and its Node.", reportInfo,
 			"createdAt", "spec_provider_id", "spec_class_api_group", "spec_class_kind", "spec_class_name", "node_name"),
@@ -43,7 +44,8 @@ func (l *lifeMetrics) gauges() []telemetry.Gauge[*v1alpha1.Machine] {
 
 func reportInfo(m *v1alpha1.Machine, report telemetry.Measure) {
 	class := m.Spec.Class
-	report(1, strconv.FormatInt(m.CreationTimestamp.Unix(), 10), m.Spec.ProviderID, class.APIGroup, class.Kind, class.Name, lifecycle.NodeName(m))
+	report(1, strconv.FormatInt(m.CreationTimestamp.Unix(), 10), m.Spec.ProviderID, class.APIGroup, class.Kind,
+		class.Name, lifecycle.NodeName(m))
 }
 
 func reportConditions(m *v1alpha1.Machine, report telemetry.Measure) {
@@ -75,9 +77,10 @@ const noPhase = "none"
 // phaseLabels returns all labels of phases.
 func phaseLabels() []string {
 	return []string{
-		noPhase, string(v1alpha1.MachinePending), string(v1alpha1.MachineAvailable), string(v1alpha1.MachineRunning), string(v1alpha1.MachineUnknown),
-		string(v1alpha1.MachineFailed), string(v1alpha1.MachineCrashLoopBackOff), string(v1alpha1.MachineTerminating),
-		string(v1alpha1.MachineInPlaceUpdating), string(v1alpha1.MachineInPlaceUpdateSuccessful), string(v1alpha1.MachineInPlaceUpdateFailed), other,
+		noPhase, string(v1alpha1.MachinePending), string(v1alpha1.MachineAvailable), string(v1alpha1.MachineRunning),
+		string(v1alpha1.MachineUnknown), string(v1alpha1.MachineFailed), string(v1alpha1.MachineCrashLoopBackOff),
+		string(v1alpha1.MachineTerminating), string(v1alpha1.MachineInPlaceUpdating), string(v1alpha1.MachineInPlaceUpdateSuccessful),
+		string(v1alpha1.MachineInPlaceUpdateFailed), other,
 	}
 }
 

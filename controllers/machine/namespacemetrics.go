@@ -33,7 +33,8 @@ func newNamespaceMetrics() *namespaceMetrics {
 		}, []string{"machine_namespace", "step"}),
 		deletions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mcf_namespace_deletions_total",
-			Help: "Machines whose deletion has begun, also those that clients have deleted, by the namespace of the machine; without those that a rollout has replaced.",
+			Help: "Machines whose deletion has begun, also those that clients have deleted, by the namespace of the machine; " +
+				"without those that a rollout has replaced.",
 		}, []string{"machine_namespace"}),
 	}
 }

@@ -78,7 +78,8 @@ func (n *nodes) delete(ctx context.Context, p *pass, why receipt.Reason) error {
 		}
 	}
 	_, err := n.deletions.Delete(ctx, n.events, deletionOfNode(p, node, why), func(ctx context.Context) error {
-		return p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+		return p.cluster.Client.CoreV1().Nodes().
+			Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
 	})
 	if apierrors.IsConflict(err) { // another Node has the name now
 		return n.find(ctx, p)
@@ -101,7 +102,13 @@ func deletionOfNode(p *pass, node *corev1.Node, why receipt.Reason) deletion.Del
 	m := p.world.Machine
 	return deletion.Deletion{
 		Object: receipt.Object{
-			Kind: receipt.Node, Namespace: m.Namespace, Name: node.Name, UID: node.UID, ProviderID: node.Spec.ProviderID, Machine: m.Name, MachineUID: m.UID,
+			Kind:       receipt.Node,
+			Namespace:  m.Namespace,
+			Name:       node.Name,
+			UID:        node.UID,
+			ProviderID: node.Spec.ProviderID,
+			Machine:    m.Name,
+			MachineUID: m.UID,
 		},
 		Reason: why, About: []runtime.Object{m},
 	}
@@ -113,14 +120,15 @@ func (n *nodes) findByMachine(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	found := lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	named := metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name}
-	err := decode.UntilPage(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
-		for i := range page.Items {
-			if node := &page.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
-				found = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+	err := decode.UntilPage(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List,
+		func(page *corev1.NodeList, _ []*decode.Failure) bool {
+			for i := range page.Items {
+				if node := &page.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
+					found = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+				}
 			}
-		}
-		return false
-	})
+			return false
+		})
 	if err != nil {
 		return fmt.Errorf("look for the Node of machine %s/%s: %w", m.Namespace, m.Name, err)
 	}

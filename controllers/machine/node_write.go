@@ -97,7 +97,8 @@ func (n *nodes) patch(ctx context.Context, p *pass, patch *nodesync.Patch) (patc
 	if patch.Status {
 		subresource = []string{"status"}
 	}
-	written, err := p.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, subresource...)
+	written, err := p.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, data,
+		metav1.PatchOptions{}, subresource...)
 	switch {
 	case apierrors.IsConflict(err):
 		return false, n.find(ctx, p)
@@ -141,7 +142,8 @@ func (n *nodes) cordon(ctx context.Context, p *pass) error {
 		spec["taints"] = cordoned.Spec.Taints
 	}
 	body := map[string]any{"spec": spec}
-	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // never claimed: the annotation spares later passes the search for its owner
+	// Never claimed: the annotation spares later passes the search for its owner.
+	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) {
 		body["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()}}
 	}
 	_, err := n.patch(ctx, p, &nodesync.Patch{Body: body, AsRead: !isTainted})

@@ -32,7 +32,9 @@ func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *apiserver.Server)
 
 // nodePatch is a patch of the Node without effect on the test.
 func nodePatch(asRead, status bool) *nodesync.Patch {
-	return &nodesync.Patch{Body: map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "a"}}}, AsRead: asRead, Status: status}
+	return &nodesync.Patch{
+		Body: map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "a"}}}, AsRead: asRead, Status: status,
+	}
 }
 
 func TestPatchNamesTheUIDOfItsNode(t *testing.T) {

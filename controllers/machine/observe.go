@@ -77,7 +77,11 @@ func (o *observer) observe(m *v1alpha1.Machine) (*pass, error) {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", m.Namespace, err)
 	}
 	p := &pass{cluster: cluster, world: lifecycle.World{
-		Limits: o.limits, Machine: m, NoTarget: cluster == nil && problem == "", TargetProblem: problem, UnlabeledNodes: cluster != nil && cluster.Name != "",
+		Limits:         o.limits,
+		Machine:        m,
+		NoTarget:       cluster == nil && problem == "",
+		TargetProblem:  problem,
+		UnlabeledNodes: cluster != nil && cluster.Name != "",
 	}}
 	o.outages.observe(p)
 	o.classes.observe(p)

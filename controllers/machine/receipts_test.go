@@ -70,7 +70,9 @@ func (b *bench) createUnderSet(decided bool) {
 		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
 	})
 	b.becomes(v1alpha1.MachineRunning, time.Minute)
-	in := machinefacts.Intents{Delete: []machinefacts.Deletion{{Name: "m", UID: m.UID, Why: receipt.Because(receipt.ScaledDown, "5 machines for 4 replicas")}}}
+	in := machinefacts.Intents{
+		Delete: []machinefacts.Deletion{{Name: "m", UID: m.UID, Why: receipt.Because(receipt.ScaledDown, "5 machines for 4 replicas")}},
+	}
 	if decided {
 		in.Write(set)
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set.Annotations}})
@@ -132,7 +134,8 @@ func TestReceipts(t *testing.T) {
 			b.delete()
 			b.pass(time.Hour)
 			b.cloud.Work()
-		}, append([]kindAndRule{{receipt.VM, receipt.MachineDeleted, receipt.Unknown}}, accepted(receipt.MachineDeleted, receipt.VM, receipt.Node)...), 2},
+		}, append([]kindAndRule{{receipt.VM, receipt.MachineDeleted, receipt.Unknown}},
+			accepted(receipt.MachineDeleted, receipt.VM, receipt.Node)...), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {

@@ -47,7 +47,8 @@ func (g *loggedGate) lines(t *testing.T) (lines []string) {
 		if line.Message == "Started deletion" {
 			continue
 		}
-		if of := keysOf(line.WithKVList); of["slot"] != 7 || of["epoch"] != int64(3) || of["controller"] != "machine" || of[telemetry.KeyMachine] != klog.KRef("n", "m") {
+		if of := keysOf(line.WithKVList); of["slot"] != 7 || of["epoch"] != int64(3) || of["controller"] != "machine" ||
+			of[telemetry.KeyMachine] != klog.KRef("n", "m") {
 			t.Errorf("line %q has the keys %v of its pass", line.Message, line.WithKVList)
 		}
 		text := string(line.Type) + " " + line.Message
@@ -91,7 +92,8 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 				"INFO Draining Node node=m aim=deletion",
 				"INFO Emitted Event reason=Drained message=Node m is drained; its VM is deleted now",
 				"INFO Deleted VM providerID=test:///i-1",
-				"INFO Emitted Event reason=Deleted message=The machine and its VM test:///i-1 are deleted; reason: MachineDeleted: at 2000-01-01T00:00:03Z, by a client; the fleet has recorded no decision",
+				"INFO Emitted Event reason=Deleted message=The machine and its VM test:///i-1 are deleted; reason: MachineDeleted: " +
+					"at 2000-01-01T00:00:03Z, by a client; the fleet has recorded no decision",
 			},
 		},
 		{
@@ -108,7 +110,8 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 				"INFO Emitted Event reason=Created message=VM test:///i-1 exists and is set up; waiting for Node \"m\" to join",
 				"ERROR Emitted Event reason=JoinTimedOut message=the VM exists and did not become a healthy Node within the creation timeout of 20m0s",
 				"INFO Deleted VM providerID=test:///i-1",
-				"INFO Emitted Event reason=Deleted message=The machine and its VM test:///i-1 are deleted; reason: MachineDeleted: at 2000-01-01T00:20:00Z, by a client; the fleet has recorded no decision",
+				"INFO Emitted Event reason=Deleted message=The machine and its VM test:///i-1 are deleted; reason: MachineDeleted: " +
+					"at 2000-01-01T00:20:00Z, by a client; the fleet has recorded no decision",
 			},
 		},
 		{
@@ -123,8 +126,11 @@ func TestEachStepOfALifeIsOneLine(t *testing.T) {
 				"INFO Requesting VM provider=test machineClass=n/c",
 				"INFO Emitted Event reason=Created message=VM test:///i-1 exists and is set up; waiting for Node \"m\" to join",
 				"INFO Emitted Event reason=Joined message=Node \"m\" has joined and is healthy",
-				"ERROR Emitted Event reason=NodeUnhealthy message=Node \"m\" is not healthy: it is unreachable, its kubelet does not report (Ready is Unknown)",
-				"ERROR Emitted Event reason=HealthTimedOut message=Node \"m\" is not healthy: it is unreachable, its kubelet does not report (Ready is Unknown), for longer than the health timeout; the machine has failed; the cloud had its VM at 2000-01-01T00:00:03Z",
+				"ERROR Emitted Event reason=NodeUnhealthy message=Node \"m\" is not healthy: it is unreachable, " +
+					"its kubelet does not report (Ready is Unknown)",
+				"ERROR Emitted Event reason=HealthTimedOut message=Node \"m\" is not healthy: it is unreachable, " +
+					"its kubelet does not report (Ready is Unknown), for longer than the health timeout; the machine has failed; " +
+					"the cloud had its VM at 2000-01-01T00:00:03Z",
 			},
 		},
 	} {

@@ -54,8 +54,9 @@ func (b rolledBench) annotateSet(preferNoSchedule, rolling string) {
 		}
 		return fmt.Sprintf("%q", value)
 	}
-	b.server.Merge("machinesets", "n", "set", fmt.Sprintf(`{"metadata":{"annotations":{%q:%s,%q:%s}}}`, v1alpha1.AnnotationPreferNoSchedule, annotation(preferNoSchedule),
-		v1alpha1.AnnotationRolling, annotation(rolling)))
+	b.server.Merge("machinesets", "n", "set",
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:%s,%q:%s}}}`, v1alpha1.AnnotationPreferNoSchedule, annotation(preferNoSchedule),
+			v1alpha1.AnnotationRolling, annotation(rolling)))
 }
 
 // carries returns the marks of a rollout on the Node.

@@ -133,7 +133,8 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 		b.pass(time.Minute) // no process remembers it
 		b.server.Delete("machines", "n", "m0")
 		b.pass(time.Hour)
-		if m := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", "m0"); m == nil || m.Status.LastOperation.ErrorCode != driver.NotFound.String() {
+		if m := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", "m0"); m == nil ||
+			m.Status.LastOperation.ErrorCode != driver.NotFound.String() {
 			t.Errorf("a VM cannot be deleted without its Secret, and the machine is %+v", m)
 		}
 		b.createSecret(there)

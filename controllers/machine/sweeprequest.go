@@ -28,6 +28,7 @@ func (c *classes) requestSweep(ctx context.Context, p *pass) error {
 	} else if err != nil {
 		return fmt.Errorf("request a sweep of orphans on MachineClass %s: %w", class.Name, err)
 	}
-	klog.FromContext(ctx).Info("Requested sweep of orphans: the cloud has several VMs of the machine", telemetry.KeyMachineClass, klog.KObj(class))
+	klog.FromContext(ctx).Info("Requested sweep of orphans: the cloud has several VMs of the machine",
+		telemetry.KeyMachineClass, klog.KObj(class))
 	return nil
 }

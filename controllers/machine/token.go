@@ -54,7 +54,8 @@ func (t *tokens) prolong(ctx context.Context, p *pass) error {
 func (t *tokens) drop(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if err := t.store.Delete(ctx, p.cluster.Client, m.UID); err != nil {
-		if ctx.Err() != nil || runner.NotOurs(err) || runner.Waits(err) || m.DeletionTimestamp == nil || !drain.ForDeletion(m, t.limits.Drain).Under(p.world.Reach, p.world.Now).IsOver() {
+		if ctx.Err() != nil || runner.NotOurs(err) || runner.Waits(err) || m.DeletionTimestamp == nil ||
+			!drain.ForDeletion(m, t.limits.Drain).Under(p.world.Reach, p.world.Now).IsOver() {
 			return err
 		}
 		klog.FromContext(ctx).Error(err, "Failed to delete bootstrap token; leaving it until it expires")

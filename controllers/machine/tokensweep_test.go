@@ -133,7 +133,9 @@ func TestTokenOfAnUncachedMachineIsKept(t *testing.T) {
 		b.process.tokens.noteGone(m)
 		b.pass(time.Minute)
 		b.expiryOfToken()
-		b.process.tokens.noteGone(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: "another, which had the name before"}})
+		b.process.tokens.noteGone(&v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: "another, which had the name before"},
+		})
 		b.pass(time.Minute)
 		b.expiryOfToken()
 		joined := m.DeepCopy()

@@ -33,7 +33,9 @@ func TestAnAccountIsTriedWithACallThatChangesNothing(t *testing.T) {
 		if reads := len(b.cloud.Calls(driver.OpStatus)); reads != 3 || calls != 3 {
 			b.Errorf("%d calls, %d of them of %s; want 3", calls, reads, driver.OpStatus)
 		}
-		for _, missing := range []types.NamespacedName{{Namespace: "n", Name: "none"}, {Namespace: "", Name: "c"}, {Namespace: "n", Name: "../c"}} {
+		for _, missing := range []types.NamespacedName{
+			{Namespace: "n", Name: "none"}, {Namespace: "", Name: "c"}, {Namespace: "n", Name: "../c"},
+		} {
 			if _, err := b.process.TryAccount(b.Context(), missing); err == nil {
 				b.Errorf("class %s is missing, and there is no error", missing)
 			}

@@ -58,7 +58,8 @@ func TestUnansweredDrainEndsOnce(t *testing.T) {
 					b.tries(driver.OpDelete)
 				}
 				want := []string{
-					"Normal " + v1alpha1.EventCreated, "Normal " + v1alpha1.EventJoined, "Warning " + v1alpha1.EventDrainBlocked, "Warning " + v1alpha1.EventDrainForced, "Warning " + v1alpha1.EventDeleteFailed,
+					"Normal " + v1alpha1.EventCreated, "Normal " + v1alpha1.EventJoined, "Warning " + v1alpha1.EventDrainBlocked,
+					"Warning " + v1alpha1.EventDrainForced, "Warning " + v1alpha1.EventDeleteFailed,
 				}
 				if reported := b.reported.List(); !slices.Equal(reported, want) {
 					t.Errorf("Events %q, want %q", reported, want)
@@ -103,11 +104,13 @@ func TestTokenThatCannotBeDeletedDelaysNothing(t *testing.T) {
 		vms   int // that are left then
 		gone  bool
 	}{
-		"its Node may have pods":            {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(time.Hour) }, vms: 1},
-		"its drain has timed out":           {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(3 * time.Hour) }},
-		"it is deleted by force":            {begin: (*bench).neverJoins, first: func(b *bench) { b.patchMachine(force) }},
-		"it has no VM":                      {begin: (*bench).cannotBeCreated, first: func(*bench) {}},
-		"it has none, and is to be deleted": {begin: (*bench).cannotBeCreated, first: func(b *bench) { b.patchMachine(force); b.pass(time.Second) }, gone: true},
+		"its Node may have pods":  {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(time.Hour) }, vms: 1},
+		"its drain has timed out": {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(3 * time.Hour) }},
+		"it is deleted by force":  {begin: (*bench).neverJoins, first: func(b *bench) { b.patchMachine(force) }},
+		"it has no VM":            {begin: (*bench).cannotBeCreated, first: func(*bench) {}},
+		"it has none, and is to be deleted": {
+			begin: (*bench).cannotBeCreated, first: func(b *bench) { b.patchMachine(force); b.pass(time.Second) }, gone: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
@@ -116,7 +119,8 @@ func TestTokenThatCannotBeDeletedDelaysNothing(t *testing.T) {
 				b.delete()
 				b.pass(2 * reportAfter)
 				if m := b.get(); m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating ||
-					m.Status.LastOperation.State != v1alpha1.MachineStateFailed || !strings.Contains(m.Status.LastOperation.Description, "no route to host") {
+					m.Status.LastOperation.State != v1alpha1.MachineStateFailed ||
+					!strings.Contains(m.Status.LastOperation.Description, "no route to host") {
 					t.Errorf("after some seconds it reports nothing: %+v", m.Status)
 				}
 				tc.first(b)

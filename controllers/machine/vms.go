@@ -61,7 +61,9 @@ func (v *vms) call(ctx context.Context, p *pass, verdict lifecycle.Verdict) erro
 			return nil
 		}
 	}
-	p.world.Failure = &lifecycle.Failure{Code: failure.Code, Op: call.Op, Message: failure.Message, Held: failure.Held, RetryAfter: failure.RetryAfter}
+	p.world.Failure = &lifecycle.Failure{
+		Code: failure.Code, Op: call.Op, Message: failure.Message, Held: failure.Held, RetryAfter: failure.RetryAfter,
+	}
 	return nil
 }
 
@@ -189,7 +191,8 @@ func (v *vms) delete(ctx context.Context, p *pass, target driver.Target, why rec
 	default:
 		p.world.VM = v.noteEnding(machine, target.Adopt)
 	}
-	if id := p.world.Machine.Spec.ProviderID; err == nil && resp.Owned && !driver.SameVM(id, p.world.Proven) { // else the cloud has returned the whole ID
+	// Else the cloud has returned the whole ID.
+	if id := p.world.Machine.Spec.ProviderID; err == nil && resp.Owned && !driver.SameVM(id, p.world.Proven) {
 		v.prove(p, id)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState

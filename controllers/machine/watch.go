@@ -145,7 +145,8 @@ func concernsMachine(before, after *corev1.Node) bool {
 // terminating or selected for an update in place. On other Nodes volumes are attached all the time,
 // and each would cause a pass.
 func concernsDrain(before, after *corev1.Node) bool {
-	return (machinefacts.IsTerminating(after) || machinefacts.InPlaceStage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
+	return (machinefacts.IsTerminating(after) || machinefacts.InPlaceStage(after) == v1alpha1.NodeReasonSelectedForUpdate) &&
+		(before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
 }
 
 // setChanged enqueues the machines of a set when what their Nodes must carry has changed. While the

@@ -201,7 +201,8 @@ func (w *workload) left() (left []string) {
 			left = append(left, "attachment "+a.Name)
 		}
 	}
-	if node := apiserver.Read[corev1.Node](w.target, "nodes", "", "m"); node != nil && !w.isKubeletDead { // otherwise volumes without an attachment are not detached
+	// Otherwise volumes without an attachment are not detached.
+	if node := apiserver.Read[corev1.Node](w.target, "nodes", "", "m"); node != nil && !w.isKubeletDead {
 		for _, v := range node.Status.VolumesAttached {
 			left = append(left, "volume "+string(v.Name))
 		}

@@ -56,7 +56,9 @@ func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 		"it is not being deleted": {wait: idlePoll},
 	} {
 		t.Run(name, func(t *testing.T) {
-			class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName, "other"}}}
+			class := &v1alpha1.MachineClass{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName, "other"}},
+			}
 			if tc.deleted {
 				class.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}
@@ -79,7 +81,9 @@ func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 // The last machine of a class is updated in place to another class.
 func TestClassThatMachinesHaveLeftIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		left := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "left", UID: "left", Finalizers: []string{v1alpha1.FinalizerName}}}
+		left := &v1alpha1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "left", UID: "left", Finalizers: []string{v1alpha1.FinalizerName}},
+		}
 		c, cluster := bench(t, left, machine("m", "taken", "vm"))
 		ctx, end := context.WithCancel(t.Context())
 		go c.Run(ctx)
@@ -203,7 +207,9 @@ func end(c *Controller) {
 
 func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, cluster := bench(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}}})
+		c, cluster := bench(t, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}},
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {

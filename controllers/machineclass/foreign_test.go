@@ -119,7 +119,10 @@ func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 // path.
 func TestNoRequestIsSentForAnInvalidName(t *testing.T) {
 	for _, key := range []types.NamespacedName{
-		{Namespace: "x", Name: "../../../watch/secrets"}, {Namespace: "..", Name: "s"}, {Namespace: "n", Name: ".."}, {Namespace: "n", Name: "%2e%2e"},
+		{Namespace: "x", Name: "../../../watch/secrets"},
+		{Namespace: "..", Name: "s"},
+		{Namespace: "n", Name: ".."},
+		{Namespace: "n", Name: "%2e%2e"},
 	} {
 		class := foreignClass(v1alpha1.FinalizerName)
 		class.SecretRef = &corev1.SecretReference{Namespace: key.Namespace, Name: key.Name}

@@ -95,7 +95,9 @@ func (k keepers) mayKeep(f *decode.Failure) bool {
 	if err := f.Into(&refs); err != nil {
 		return slices.Contains(f.Finalizers, v1alpha1.FinalizerName) && v1alpha1.SharedWith(k.secret, f.Namespace)
 	}
-	return k.keeps(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
+	return k.keeps(&v1alpha1.MachineClass{
+		ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef,
+	})
 }
 
 // classesPage is the number of classes in one page of a list: a landscape has thousands, and one
@@ -124,7 +126,8 @@ func (c *Controller) isKept(ctx context.Context, k keepers) (bool, error) {
 			return kept
 		}
 		what := fmt.Sprintf("the MachineClasses of namespace %q", place)
-		if err := decode.UntilPage(ctx, what, metav1.ListOptions{Limit: classesPage}, c.cfg.Machines.MachineClasses(place).List, visit); err != nil || kept {
+		if err := decode.UntilPage(ctx, what, metav1.ListOptions{Limit: classesPage},
+			c.cfg.Machines.MachineClasses(place).List, visit); err != nil || kept {
 			return kept, err
 		}
 	}

@@ -110,15 +110,24 @@ func TestSecretIsReleased(t *testing.T) {
 		left       []string // finalizers
 		fails      bool
 	}{
-		"it has not our finalizer":                     {finalizers: []string{"other"}, left: []string{"other"}},
-		"no class names it":                            {finalizers: []string{"first", ours, "last"}, lists: here, left: []string{"first", "last"}},
-		"no class names it, and it is shared":          {finalizers: []string{ours}, shared: "m", lists: everywhere, left: []string{}},
-		"a cached class keeps it":                      {finalizers: []string{ours}, cached: true, left: []string{ours}},
-		"a class keeps it":                             {finalizers: []string{ours}, class: ownClass(v1alpha1.FinalizerName), lists: here, left: []string{ours}},
-		"a class of the second page keeps it":          {finalizers: []string{ours}, class: ownClass(v1alpha1.FinalizerName), others: classesPage, lists: []string{"list n", "list n"}, left: []string{ours}},
+		"it has not our finalizer": {finalizers: []string{"other"}, left: []string{"other"}},
+		"no class names it": {
+			finalizers: []string{"first", ours, "last"}, lists: here, left: []string{"first", "last"},
+		},
+		"no class names it, and it is shared": {finalizers: []string{ours}, shared: "m", lists: everywhere, left: []string{}},
+		"a cached class keeps it":             {finalizers: []string{ours}, cached: true, left: []string{ours}},
+		"a class keeps it": {
+			finalizers: []string{ours}, class: ownClass(v1alpha1.FinalizerName), lists: here, left: []string{ours},
+		},
+		"a class of the second page keeps it": {
+			finalizers: []string{ours}, class: ownClass(v1alpha1.FinalizerName), others: classesPage, lists: []string{"list n", "list n"},
+			left: []string{ours},
+		},
 		"a class without our finalizer names it":       {finalizers: []string{ours}, class: ownClass(), lists: here, left: []string{}},
 		"a class without our finalizer is undecodable": {finalizers: []string{ours}, unclear: true, lists: here, left: []string{}},
-		"the classes cannot be listed":                 {finalizers: []string{ours}, failure: errNotNow, lists: here, left: []string{ours}, fails: true},
+		"the classes cannot be listed": {
+			finalizers: []string{ours}, failure: errNotNow, lists: here, left: []string{ours}, fails: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := ownSecret("u", tc.finalizers...)

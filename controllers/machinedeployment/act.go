@@ -101,7 +101,9 @@ func (c *Controller) listSets(ctx context.Context, w *rollout.World) error {
 
 // readAgain reads a set without a controller, which the selector matches, again, so that the
 // deployment adopts its current version.
-func (c *Controller) readAgain(ctx context.Context, orphans []*v1alpha1.MachineSet, moved map[types.UID]bool, found metav1.Object) ([]*v1alpha1.MachineSet, error) {
+func (c *Controller) readAgain(
+	ctx context.Context, orphans []*v1alpha1.MachineSet, moved map[types.UID]bool, found metav1.Object,
+) ([]*v1alpha1.MachineSet, error) {
 	return ownerref.LookAgain(orphans, moved, found, func(name string) (*v1alpha1.MachineSet, error) {
 		set, err := c.cfg.Machines.MachineSets(found.GetNamespace()).Get(ctx, name, metav1.GetOptions{})
 		if failure, undecodable := decode.FailureOf(err); undecodable { // it is adopted by its metadata
@@ -146,7 +148,8 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	if err != nil {
 		return failed(err)
 	}
-	klog.FromContext(ctx).Info("Created MachineSet", telemetry.KeyMachineSet, klog.KObj(created), "revision", created.Annotations[v1alpha1.AnnotationRevision])
+	klog.FromContext(ctx).Info("Created MachineSet", telemetry.KeyMachineSet, klog.KObj(created),
+		"revision", created.Annotations[v1alpha1.AnnotationRevision])
 	w.Owned = append(w.Owned, created)
 	c.recordCreated(w.Deployment.UID, created.UID)
 	return nil
@@ -194,7 +197,8 @@ func (c *Controller) delete(ctx context.Context, sets []*v1alpha1.MachineSet, de
 			return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
 		}
 		if err == nil {
-			klog.FromContext(ctx).Info("Deleted MachineSet", telemetry.KeyMachineSet, klog.KObj(set), "revision", set.Annotations[v1alpha1.AnnotationRevision])
+			klog.FromContext(ctx).Info("Deleted MachineSet", telemetry.KeyMachineSet, klog.KObj(set),
+				"revision", set.Annotations[v1alpha1.AnnotationRevision])
 		}
 		deleted[set.UID] = true // also when it was rejected because the set has changed: the event of that change starts the next pass
 	}
@@ -203,7 +207,9 @@ func (c *Controller) delete(ctx context.Context, sets []*v1alpha1.MachineSet, de
 
 // adopt sets the deployment as the controller of sets, after a live read has confirmed that the
 // deployment exists, and records that it was tried.
-func (c *Controller) adopt(ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool) (changed bool, err error) {
+func (c *Controller) adopt(
+	ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool,
+) (changed bool, err error) {
 	live, err := c.cfg.Machines.MachineDeployments(d.Namespace).Get(ctx, d.Name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("read MachineDeployment %s before it adopts: %w", d.Name, err)
@@ -217,11 +223,14 @@ func (c *Controller) adopt(ctx context.Context, d *v1alpha1.MachineDeployment, s
 }
 
 // release removes the deployment's owner reference from sets, and records that it was tried.
-func (c *Controller) release(ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool) error {
+func (c *Controller) release(
+	ctx context.Context, d *v1alpha1.MachineDeployment, sets []*v1alpha1.MachineSet, tried map[types.UID]bool,
+) error {
 	released, err := ownerref.ReleaseAll(ctx, c.sets.Commit, sets, tried, d)
 	if len(released) > 0 && d.DeletionTimestamp == nil {
 		telemetry.Emit(ctx, c.cfg.Events, d, v1alpha1.EventReleased, fmt.Sprintf(
-			"Released %d MachineSets, because their labels do not match the selector any more; they keep their machines: %s", len(released), strings.Join(released, ", ")))
+			"Released %d MachineSets, because their labels do not match the selector any more; they keep their machines: %s",
+			len(released), strings.Join(released, ", ")))
 	}
 	return err
 }

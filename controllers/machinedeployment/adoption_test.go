@@ -21,7 +21,9 @@ func (b *bench) put(change func(*v1alpha1.MachineSet)) {
 	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "d"}
 	set := &v1alpha1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", Labels: map[string]string{v1alpha1.LabelName: "d"}, Finalizers: []string{v1alpha1.FinalizerName}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: "s", Labels: map[string]string{v1alpha1.LabelName: "d"}, Finalizers: []string{v1alpha1.FinalizerName},
+		},
 		Spec: v1alpha1.MachineSetSpec{
 			Replicas: 1, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: v1alpha1.MachineTemplateSpec{
@@ -117,7 +119,8 @@ func TestWhatComesLaterIsAdopted(t *testing.T) {
 			t.Errorf("its size is %d, its owners are %v", set.Spec.Replicas, set.OwnerReferences)
 		}
 		for _, labels := range []map[string]string{set.Labels, set.Spec.Selector.MatchLabels, set.Spec.Template.Labels} {
-			if _, has := labels[v1alpha1.LabelMachineTemplateHash]; has || labels[v1alpha1.LabelName] != spec.Selector.MatchLabels[v1alpha1.LabelName] {
+			if _, has := labels[v1alpha1.LabelMachineTemplateHash]; has ||
+				labels[v1alpha1.LabelName] != spec.Selector.MatchLabels[v1alpha1.LabelName] {
 				t.Errorf("labels %v", labels)
 			}
 		}

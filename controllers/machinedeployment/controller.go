@@ -121,8 +121,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.MachineDeployment, CreatesInNamespace: true, LogKey: telemetry.KeyMachineDeployment, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
+		Name: runner.MachineDeployment, CreatesInNamespace: true, LogKey: telemetry.KeyMachineDeployment, Reconcile: c.reconcile,
+		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
+		Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err
@@ -192,7 +193,8 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return again, nil
 	}
 	desired := verdict.Deployment
-	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || anyUnhealthy(w.Machines)), c.cfg.Clock.Now()); wait > 0 {
+	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || anyUnhealthy(w.Machines)),
+		c.cfg.Clock.Now()); wait > 0 {
 		// The names of deleted machines are written with the status: any other write of a deployment may
 		// cause a conflict for the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, wake)}, nil

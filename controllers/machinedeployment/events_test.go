@@ -193,7 +193,8 @@ var plays = map[string]func(b *bench){
 		b.patch(`{"spec":{"rollbackTo":{"revision":1}}}`)
 		b.touches()
 		if d := b.deployment(); d.Spec.RollbackTo != nil || d.Status.ObservedGeneration != d.Generation {
-			b.Errorf("rollbackTo is %v, and generation %d of %d is observed: the deployment is not reconciled", d.Spec.RollbackTo, d.Status.ObservedGeneration, d.Generation)
+			b.Errorf("rollbackTo is %v, and generation %d of %d is observed: the deployment is not reconciled",
+				d.Spec.RollbackTo, d.Status.ObservedGeneration, d.Generation)
 		}
 	},
 	v1alpha1.EventRollbackTemplateUnchanged: func(b *bench) {
@@ -249,7 +250,8 @@ var plays = map[string]func(b *bench){
 // reportedByOthers are Events of MachineDeployments that other packages emit.
 var reportedByOthers = []string{
 	v1alpha1.EventDeleting, v1alpha1.EventSuccessfulDelete,
-	v1alpha1.EventNotAlone, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
+	v1alpha1.EventNotAlone, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen,
+	v1alpha1.EventReplacementResumed,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,
 	v1alpha1.ReasonThresholdsIgnored, v1alpha1.EventDeletionsHeld, v1alpha1.EventDeletionsReleased,
 	v1alpha1.EventMachineConfigChanged, v1alpha1.EventAccountCircuitBreakerOpen,

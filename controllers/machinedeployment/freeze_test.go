@@ -54,7 +54,8 @@ func (b *bench) freezes(when string, want bool) {
 	b.Helper()
 	d := b.deployment()
 	reported := slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
-		return c.Type == v1alpha1.MachineDeploymentFrozen && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonMachineDeploymentStateSync
+		return c.Type == v1alpha1.MachineDeploymentFrozen && c.Status == corev1.ConditionTrue &&
+			c.Reason == v1alpha1.ReasonMachineDeploymentStateSync
 	})
 	_, requested := d.Annotations[v1alpha1.AnnotationUnfreeze]
 	if labelled := d.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || reported != want || requested {

@@ -50,7 +50,9 @@ func (c *Controller) observeTarget(w *rollout.World) error {
 
 // observeNodes returns the Nodes of the machines that have an effect on the rollout, by name; nil
 // if there is no target cluster.
-func (c *Controller) observeNodes(d *v1alpha1.MachineDeployment, machines map[types.UID][]*v1alpha1.Machine) (map[string]*corev1.Node, error) {
+func (c *Controller) observeNodes(
+	d *v1alpha1.MachineDeployment, machines map[types.UID][]*v1alpha1.Machine,
+) (map[string]*corev1.Node, error) {
 	cluster, err := c.cfg.Targets.For(d.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", d.Namespace, err)
@@ -103,9 +105,12 @@ func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node)
 // heartbeats.
 func concernsUpdate(before, after *corev1.Node) bool {
 	labels, annotations := updateKeys()
-	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool { return before.Labels[key] != after.Labels[key] }) ||
+	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool {
+		return before.Labels[key] != after.Labels[key]
+	}) ||
 		slices.ContainsFunc(annotations, func(key string) bool { return before.Annotations[key] != after.Annotations[key] }) ||
-		machinefacts.InPlaceStage(before) != machinefacts.InPlaceStage(after) || machinefacts.AwaitsComponents(before) != machinefacts.AwaitsComponents(after)
+		machinefacts.InPlaceStage(before) != machinefacts.InPlaceStage(after) ||
+		machinefacts.AwaitsComponents(before) != machinefacts.AwaitsComponents(after)
 }
 
 // writeNodes writes to Nodes what an in-place update needs, or what ends it, and updates observed.

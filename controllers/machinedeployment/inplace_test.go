@@ -27,7 +27,9 @@ type nodeServer struct {
 // withNode gives the bench the target cluster.
 func withNode(n *nodeServer) func(*bench, *Config) {
 	return func(_ *bench, cfg *Config) {
-		n.Server = apiserver.Recording(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m-node", Labels: map[string]string{v1alpha1.LabelMachineName: "m"}}})
+		n.Server = apiserver.Recording(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "m-node", Labels: map[string]string{v1alpha1.LabelMachineName: "m"}},
+		})
 		cluster := target.New(n.Core())
 		apiserver.Follow(n.Server, "nodes", func(node *corev1.Node, _ bool) {
 			if !n.isLate {
@@ -62,7 +64,8 @@ func (b *bench) createInPlace(n *nodeServer) {
 		d.Strategy = v1alpha1.MachineDeploymentStrategy{
 			Type: v1alpha1.InPlaceUpdateMachineDeploymentStrategyType,
 			InPlaceUpdate: &v1alpha1.InPlaceUpdateMachineDeployment{
-				UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxSurge: &none, MaxUnavailable: &one}, OrchestrationType: v1alpha1.OrchestrationTypeAuto,
+				UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxSurge: &none, MaxUnavailable: &one},
+				OrchestrationType:   v1alpha1.OrchestrationTypeAuto,
 			},
 		}
 	})

@@ -41,7 +41,9 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 
 // writeMarks writes the metadata of machines. When one has changed since it was read, or was
 // deleted, live is not current any more.
-func (c *Controller) writeMarks(ctx context.Context, live map[types.UID][]*metav1.ObjectMeta, desired []*v1alpha1.Machine) (isCurrent bool, err error) {
+func (c *Controller) writeMarks(
+	ctx context.Context, live map[types.UID][]*metav1.ObjectMeta, desired []*v1alpha1.Machine,
+) (isCurrent bool, err error) {
 	for _, m := range desired {
 		siblings := live[metav1.GetControllerOfNoCopy(m).UID]
 		i := slices.IndexFunc(siblings, func(s *metav1.ObjectMeta) bool { return s.UID == m.UID })

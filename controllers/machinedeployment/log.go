@@ -14,7 +14,8 @@ import (
 // shows, if any.
 func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment) {
 	log := klog.FromContext(ctx)
-	was, is := machinefacts.ConditionOfDeployment(&before.Status, v1alpha1.MachineDeploymentProgressing), machinefacts.ConditionOfDeployment(&after.Status, v1alpha1.MachineDeploymentProgressing)
+	was, is := machinefacts.ConditionOfDeployment(&before.Status,
+		v1alpha1.MachineDeploymentProgressing), machinefacts.ConditionOfDeployment(&after.Status, v1alpha1.MachineDeploymentProgressing)
 	switch {
 	case is == was:
 	case begins(was, is):
@@ -27,7 +28,8 @@ func logProgress(ctx context.Context, before, after *v1alpha1.MachineDeployment)
 	case is.Reason == v1alpha1.ReasonDeploymentResumed:
 		log.Info("Rollout resumed", "reason", is.Reason)
 	}
-	was, is = machinefacts.ConditionOfDeployment(&before.Status, v1alpha1.MachineDeploymentRolloutStalled), machinefacts.ConditionOfDeployment(&after.Status, v1alpha1.MachineDeploymentRolloutStalled)
+	was, is = machinefacts.ConditionOfDeployment(&before.Status,
+		v1alpha1.MachineDeploymentRolloutStalled), machinefacts.ConditionOfDeployment(&after.Status, v1alpha1.MachineDeploymentRolloutStalled)
 	if is.Reason != "" && is.Reason != was.Reason {
 		log.Error(nil, "Rollout stalled", "reason", is.Reason, "message", bounded.Text(is.Message, bounded.Message))
 	}

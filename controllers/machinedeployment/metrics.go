@@ -28,7 +28,8 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 		telemetry.OfEach("mcm_machine_deployment_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", reportConditions, "condition"),
 		telemetry.Number("mcm_machine_deployment_status_available_replicas", "Machines that are available.",
 			func(d deployment) int32 { return d.Status.AvailableReplicas }),
-		telemetry.Number("mcm_machine_deployment_status_unavailable_replicas", "Machines that its MachineSets should have and that are not available.",
+		telemetry.Number("mcm_machine_deployment_status_unavailable_replicas",
+			"Machines that its MachineSets should have and that are not available.",
 			func(d deployment) int32 { return d.Status.UnavailableReplicas }),
 		telemetry.Number("mcm_machine_deployment_status_ready_replicas", "Machines that run.",
 			func(d deployment) int32 { return d.Status.ReadyReplicas }),
@@ -38,7 +39,8 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 			func(d deployment) int32 { return d.Status.Replicas }),
 		optional("mcm_machine_deployment_status_collision_count", "Number of times the name of a new MachineSet was taken.",
 			func(d deployment) *int32 { return d.Status.CollisionCount }),
-		telemetry.OfEach(telemetry.DeploymentFailedMachines, "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
+		telemetry.OfEach(telemetry.DeploymentFailedMachines, "A machine whose last operation failed.", reportFailed,
+			telemetry.FailedMachineLabels()...),
 	}, gaugesOfSpec()...)
 }
 

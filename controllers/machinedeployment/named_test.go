@@ -54,7 +54,10 @@ func TestNamedMachinesAreMarkedAfterALiveRead(t *testing.T) {
 		before := len(b.server.Requests())
 		b.scaleDown(1, "a", "c")
 		b.pass(time.Minute)
-		want := []string{"get machinedeployments d", "list machines", "patch machines a", "patch machines c", "patch machinesets " + set.Name, "patch machinedeployments d status"}
+		want := []string{
+			"get machinedeployments d", "list machines", "patch machines a", "patch machines c", "patch machinesets " + set.Name,
+			"patch machinedeployments d status",
+		}
 		if got := b.since(before); !slices.Equal(got, want) {
 			t.Errorf("requests %v, want %v", got, want)
 		}
@@ -101,7 +104,8 @@ func TestAMachineThatChangesWhileItIsMarked(t *testing.T) {
 		b.scaleDown(1, "a", "c")
 		b.pass(time.Minute)
 		c := apiserver.Read[v1alpha1.Machine](b.server, "machines", "n", "c")
-		if c == nil || c.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered || c.Annotations[v1alpha1.AnnotationMarkedForDeletionTime] == "" {
+		if c == nil || c.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered ||
+			c.Annotations[v1alpha1.AnnotationMarkedForDeletionTime] == "" {
 			t.Errorf("the machine is %+v", c)
 		}
 		if size := b.mine()[0].Spec.Replicas; size != 1 || conflicts != 3 {

@@ -77,7 +77,8 @@ func (b *bench) drift() {
 	b.Helper()
 	name := b.mine()[0].Name
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"drifted"}}}`, v1alpha1.LabelName)
-	if _, err := b.server.Machines().MachineSets("n").Patch(b.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := b.server.Machines().MachineSets("n").Patch(b.Context(), name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.pass(time.Minute)

@@ -75,7 +75,8 @@ func (c *Controller) lastList(w *scale.World) *scale.Live {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.done[w.Set.UID]
-	if known == nil || len(known.awaited) == 0 || w.MustListOrphans || w.Set.DeletionTimestamp != nil || c.own.Since(known.listed) > machinefacts.LateCache {
+	if known == nil || len(known.awaited) == 0 || w.MustListOrphans || w.Set.DeletionTimestamp != nil ||
+		c.own.Since(known.listed) > machinefacts.LateCache {
 		return nil
 	}
 	return known.live
@@ -148,7 +149,8 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	if err != nil {
 		return false, fmt.Errorf("read machine %s, which exists already: %w", machine.Name, err)
 	}
-	isOurs := metav1.IsControlledBy(other, set) && other.Annotations[v1alpha1.AnnotationOrdinal] == machine.Annotations[v1alpha1.AnnotationOrdinal]
+	isOurs := metav1.IsControlledBy(other, set) &&
+		other.Annotations[v1alpha1.AnnotationOrdinal] == machine.Annotations[v1alpha1.AnnotationOrdinal]
 	return !isOurs, nil
 }
 
@@ -159,7 +161,8 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 	m := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: machinefacts.Name(set.Name, set.UID, ordinal), Namespace: set.Namespace,
-			Labels: machinefacts.TemplateLabels(template), Annotations: machinefacts.TemplateAnnotations(template), Finalizers: []string{v1alpha1.FinalizerName},
+			Labels: machinefacts.TemplateLabels(template), Annotations: machinefacts.TemplateAnnotations(template),
+			Finalizers:      []string{v1alpha1.FinalizerName},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
 		},
 		Spec: template.Spec,

@@ -102,11 +102,15 @@ func TestNameOfANewMachineIsInUse(t *testing.T) {
 				})
 				b.patch(`{"spec":{"replicas":1}}`)
 				b.pass(time.Minute)
-				owned := slices.DeleteFunc(b.machines(), func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) || m.DeletionTimestamp != nil })
+				owned := slices.DeleteFunc(b.machines(), func(m *v1alpha1.Machine) bool {
+					return !metav1.IsControlledBy(m, set) || m.DeletionTimestamp != nil
+				})
 				if creates != tc.creates || len(owned) != 1 {
 					b.Errorf("%d requests to create a machine, the set has %d; want %d, 1", creates, len(owned), tc.creates)
 				}
-				if created := slices.DeleteFunc(b.reported.List(), func(e string) bool { return !strings.HasSuffix(e, v1alpha1.EventSuccessfulCreate) }); len(created) != 1 {
+				if created := slices.DeleteFunc(b.reported.List(), func(e string) bool {
+					return !strings.HasSuffix(e, v1alpha1.EventSuccessfulCreate)
+				}); len(created) != 1 {
 					b.Errorf("Events %v, want one for the one machine", created)
 				}
 			})
@@ -133,15 +137,20 @@ func TestDeletionThatComesLate(t *testing.T) {
 		deletes int // requests
 		events  []string
 	}{
-		"it does not exist any more": {apierrors.NewNotFound(v1alpha1.Resource("machines"), "m"), 1, []string{"Normal " + v1alpha1.EventSuccessfulDelete}},
-		"it has changed":             {apierrors.NewConflict(v1alpha1.Resource("machines"), "m", errors.New("it has changed")), 2, nil}, // once in each pass
-		"it is deleted":              {nil, 1, []string{"Normal " + v1alpha1.EventDeleting, "Normal " + v1alpha1.EventSuccessfulDelete}},
+		"it does not exist any more": {
+			apierrors.NewNotFound(v1alpha1.Resource("machines"), "m"), 1, []string{"Normal " + v1alpha1.EventSuccessfulDelete},
+		},
+		// once in each pass
+		"it has changed": {apierrors.NewConflict(v1alpha1.Resource("machines"), "m", errors.New("it has changed")), 2, nil},
+		"it is deleted":  {nil, 1, []string{"Normal " + v1alpha1.EventDeleting, "Normal " + v1alpha1.EventSuccessfulDelete}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.create(1)
 				m := b.machines()[0]
-				b.patchMachine(m.Name, fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Failed"},"lastOperation":{"type":%q}}}`, v1alpha1.MachineOperationHealthCheck), "status")
+				b.patchMachine(m.Name,
+					fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Failed"},"lastOperation":{"type":%q}}}`, v1alpha1.MachineOperationHealthCheck),
+					"status")
 				b.pass(time.Second)
 				root := &v1alpha1.MachineSet{}
 				disruption.WriteDisruptions(root, []disruption.Disruption{{Name: m.Name, UID: m.UID}})

@@ -83,7 +83,8 @@ func (c *Controller) checkClass(ctx context.Context, w *scale.World) error {
 		case ctx.Err() != nil || runner.NotOurs(result.err):
 			return result.err
 		default:
-			klog.FromContext(ctx).V(1).Info("Could not check the MachineClass", telemetry.KeyMachineClass, klog.KRef(class.Namespace, class.Name), "err", result.err)
+			klog.FromContext(ctx).V(1).Info("Could not check the MachineClass", telemetry.KeyMachineClass, klog.KRef(class.Namespace, class.Name),
+				"err", result.err)
 		}
 		is.next = result.next((is.problem != "" || is.failed) && len(w.Owned) == 0)
 	}

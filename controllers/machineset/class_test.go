@@ -51,7 +51,9 @@ func (b *bench) expectValid(when, want string) {
 // changeClass writes the set's class.
 func (b *bench) changeClass(to string) {
 	b.Helper()
-	b.server.AddJSON("machineclasses", fmt.Sprintf(`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","annotations":{"a":%q}}}`, to))
+	b.server.AddJSON("machineclasses", fmt.Sprintf(
+		`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","annotations":{"a":%q}}}`, to,
+	))
 	b.pass(time.Second)
 }
 
@@ -121,7 +123,9 @@ func TestSetWithoutControllerReportsThatItsTargetClusterIsNotAvailable(t *testin
 		b.controller.TargetChanged("n")
 		b.pass(time.Second)
 		b.expectValid("without the Secret again", waits)
-		b.patch(`{"metadata":{"ownerReferences":[{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineDeployment","name":"d","uid":"d","controller":true}]}}`)
+		b.patch(
+			`{"metadata":{"ownerReferences":[{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineDeployment","name":"d","uid":"d","controller":true}]}}`,
+		)
 		b.pass(time.Minute)
 		b.expectValid("with a controller", "")
 	})
@@ -253,7 +257,10 @@ func TestCheckThatFailsKeepsWhatAnEarlierProcessReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0, func(set *v1alpha1.MachineSet) {
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{
-				{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidClass, Message: "No machine gets a VM: there is no Secret"},
+				{
+					Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidClass,
+					Message: "No machine gets a VM: there is no Secret",
+				},
 			}
 		})
 		b.expectValid("the class cannot be checked", noVM)
@@ -302,7 +309,8 @@ func TestOwnWriteOfAClassCheckLeadsToNoCheck(t *testing.T) {
 		cfg.ClassProblem = func(context.Context, types.NamespacedName) (string, error) {
 			checks++
 			time.Sleep(20 * time.Millisecond) // in which a call would be sent
-			b.server.AddJSON("machineclasses", fmt.Sprintf(`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c",
+			b.server.AddJSON("machineclasses",
+				fmt.Sprintf(`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c",
 				"annotations":{%q:"a%d"}}}`, v1alpha1.AnnotationUnknownFields, checks))
 			return "its driver refuses fields", nil
 		}

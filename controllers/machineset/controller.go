@@ -136,7 +136,13 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}
 	c := &Controller{
-		cfg: cfg, own: apianswers.Own(cfg.Clock), pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, metadata: decode.NewMetadata(cfg.Metadata), checks: newClassChecks(apianswers.Own(cfg.Clock), cfg.ClassProblem),
+		cfg:      cfg,
+		own:      apianswers.Own(cfg.Clock),
+		pace:     patch.NewPace(statusPace, slowStatusPace),
+		stale:    newStale(),
+		done:     map[types.UID]*done{},
+		metadata: decode.NewMetadata(cfg.Metadata),
+		checks:   newClassChecks(apianswers.Own(cfg.Clock), cfg.ClassProblem),
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
@@ -152,8 +158,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.MachineSet, CreatesInNamespace: true, LogKey: telemetry.KeyMachineSet, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
+		Name: runner.MachineSet, CreatesInNamespace: true, LogKey: telemetry.KeyMachineSet, Reconcile: c.reconcile,
+		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
+		Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err
@@ -269,7 +276,8 @@ func isRolling(set *v1alpha1.MachineSet) bool {
 
 // observe returns the world of a set, from the caches and from what this process has done.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
-	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View,
+		set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Occupied: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	var undecodable []*v1alpha1.Machine

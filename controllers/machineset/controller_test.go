@@ -68,10 +68,13 @@ func TestMachinesGetNoMetadataOfControllersFromTheirTemplate(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1, func(set *v1alpha1.MachineSet) {
 			set.Spec.Template.Finalizers = []string{"example.com/never-removed"}
-			set.Spec.Template.Labels = map[string]string{v1alpha1.LabelName: "set", v1alpha1.LabelNode: "other", v1alpha1.LabelUpdateResult: "successful", v1alpha1.LabelSlot: "8"}
+			set.Spec.Template.Labels = map[string]string{
+				v1alpha1.LabelName: "set", v1alpha1.LabelNode: "other", v1alpha1.LabelUpdateResult: "successful", v1alpha1.LabelSlot: "8",
+			}
 			set.Spec.Template.Annotations = map[string]string{
-				v1alpha1.AnnotationTriggerDeletion: "true", v1alpha1.AnnotationPriority: "1", v1alpha1.AnnotationMarkedForDeletionTime: "2026-01-02T03:04:05Z",
-				v1alpha1.AnnotationOrdinal: "7", v1alpha1.AnnotationSetAside: "{}", v1alpha1.AnnotationReleasedBy: "x", v1alpha1.AnnotationMachineConfig: "worker-1", "a": "b",
+				v1alpha1.AnnotationTriggerDeletion: "true", v1alpha1.AnnotationPriority: "1",
+				v1alpha1.AnnotationMarkedForDeletionTime: "2026-01-02T03:04:05Z", v1alpha1.AnnotationOrdinal: "7", v1alpha1.AnnotationSetAside: "{}",
+				v1alpha1.AnnotationReleasedBy: "x", v1alpha1.AnnotationMachineConfig: "worker-1", "a": "b",
 			}
 		})
 		m := b.machines()[0]
@@ -242,7 +245,9 @@ func TestHotSync(t *testing.T) {
 			return nil
 		})
 		before := b.server.Writes()
-		b.patch(`{"spec":{"template":{"spec":{"nodeTemplate":{"metadata":{"labels":{"pool":"b"}}},"drainTimeout":"5m","class":{"kind":"OtherClass"}}}}}`)
+		b.patch(
+			`{"spec":{"template":{"spec":{"nodeTemplate":{"metadata":{"labels":{"pool":"b"}}},"drainTimeout":"5m","class":{"kind":"OtherClass"}}}}}`,
+		)
 		b.pass(5 * time.Minute)
 		machines := b.machines()
 		if len(machines) != 10 {
@@ -315,7 +320,8 @@ func TestMinReadySecondsOfADeployment(t *testing.T) {
 		b.runs(b.machines()[0].Name)
 		var heard []int32
 		for _, value := range []string{"null", `"true"`, `"false"`, `"true"`, "null"} {
-			b.server.Merge("machinedeployments", "n", "d", fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, value))
+			b.server.Merge("machinedeployments", "n", "d",
+				fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, value))
 			b.pass(time.Second)
 			heard = append(heard, b.set().Status.AvailableReplicas)
 		}

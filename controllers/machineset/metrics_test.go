@@ -121,7 +121,8 @@ func TestStaleMachinesAreCounted(t *testing.T) {
 		disruptions := []disruption.Disruption{}
 		for i, operation := range []v1alpha1.MachineOperationType{v1alpha1.MachineOperationHealthCheck, v1alpha1.MachineOperationCreate} {
 			m := b.machines()[i]
-			b.patchMachine(m.GetName(), fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Failed"},"lastOperation":{"type":%q}}}`, operation), "status")
+			b.patchMachine(m.GetName(),
+				fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Failed"},"lastOperation":{"type":%q}}}`, operation), "status")
 			disruptions = append(disruptions, disruption.Disruption{Name: m.GetName(), UID: m.GetUID()})
 		}
 		disruption.WriteDisruptions(root, disruptions)

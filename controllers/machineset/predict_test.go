@@ -33,7 +33,8 @@ func TestPredict(t *testing.T) {
 				}
 				intents := predicted.Annotations[v1alpha1.AnnotationIntents]
 				if !strings.Contains(intents, tc.want) || predicted.Spec.Replicas != tc.replicas || predicted.ResourceVersion != set.ResourceVersion {
-					t.Errorf("predicted are %d replicas, version %s, and %s; want %s", predicted.Spec.Replicas, predicted.ResourceVersion, intents, tc.want)
+					t.Errorf("predicted are %d replicas, version %s, and %s; want %s",
+						predicted.Spec.Replicas, predicted.ResourceVersion, intents, tc.want)
 				}
 				b.server.Forget()
 				b.patch(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}},"spec":{"replicas":%d}}`,
@@ -104,7 +105,8 @@ func TestIntentsOfASetInARolloutAreRemovedLater(t *testing.T) {
 				}
 				ended := b.set().DeepCopy()
 				ended.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingFalse
-				if predicted := b.controller.Predict(b.Context(), ended, false); strings.Contains(predicted.Annotations[v1alpha1.AnnotationIntents], "create") {
+				if predicted := b.controller.Predict(b.Context(), ended,
+					false); strings.Contains(predicted.Annotations[v1alpha1.AnnotationIntents], "create") {
 					t.Errorf("they are not removed at the end of the rollout: %s", predicted.Annotations[v1alpha1.AnnotationIntents])
 				}
 				b.pass(keepObserved)

@@ -84,7 +84,8 @@ func TestScaleDownLeavesAReceiptOfEachMachineAndOneEventOfTheRoot(t *testing.T) 
 			b.Fatalf("Events in addition to those on machines: %q, want one on the set and one on the deployment", r.events)
 		}
 		for i, about := range []string{"*v1alpha1.MachineDeployment", "*v1alpha1.MachineSet"} {
-			if !strings.HasPrefix(r.events[i], about+" SuccessfulDelete: Deleted 7 machines, by ") || !strings.Contains(r.events[i], "ScaledDown: 8 machines for 1 replicas") ||
+			if !strings.HasPrefix(r.events[i], about+" SuccessfulDelete: Deleted 7 machines, by ") ||
+				!strings.Contains(r.events[i], "ScaledDown: 8 machines for 1 replicas") ||
 				!strings.HasSuffix(r.events[i], "; 2 more") {
 				b.Errorf("Event %q", r.events[i])
 			}

@@ -68,7 +68,14 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.Node, LogKey: telemetry.KeyNode, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name:      runner.Node,
+		LogKey:    telemetry.KeyNode,
+		Reconcile: c.reconcile,
+		Workers:   cfg.Workers,
+		Gate:      cfg.Gate,
+		Clock:     cfg.Clock,
+		Metrics:   cfg.Metrics,
+		Tracer:    cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err
@@ -124,7 +131,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if err != nil {
 		return runner.Result{}, err
 	}
-	telemetry.Decided(trace.SpanFromContext(ctx), verdictOn(hasMachine), func() (string, string) { return "", fmt.Sprintf("the Node's machine exists: %v", hasMachine) })
+	telemetry.Decided(trace.SpanFromContext(ctx), verdictOn(hasMachine), func() (string, string) {
+		return "", fmt.Sprintf("the Node's machine exists: %v", hasMachine)
+	})
 	if hasMachine {
 		return runner.Result{RequeueAfter: machinePoll}, nil
 	}

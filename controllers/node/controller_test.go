@@ -52,24 +52,45 @@ func TestFinalizerIsRemovedFromNodesWithoutMachine(t *testing.T) {
 		forged   []*v1alpha1.Machine
 		released bool
 	}{
-		"its machine was deleted":                                     {released: true},
-		"only other machines exist":                                   {live: []*v1alpha1.Machine{machine("n", "other", "other")}, released: true},
-		"it is not being deleted":                                     {change: func(n *corev1.Node) { n.DeletionTimestamp = nil }},
-		"its machine is cached":                                       {live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
-		"its machine is not cached":                                   {live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}},
-		"its machine has another name":                                {live: []*v1alpha1.Machine{machine("n", "a", "m")}},
-		"its machine no longer names it":                              {live: []*v1alpha1.Machine{machine("n", "m", "")}},
-		"it names no machine, and a machine names it":                 {change: func(n *corev1.Node) { n.Labels = nil }, live: []*v1alpha1.Machine{machine("n", "a", "m")}},
-		"it names no machine, and no machine names it":                {change: func(n *corev1.Node) { n.Labels = nil }, released: true},
-		"a machine of that name is in a namespace that is not served": {served: "n", live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}, released: true},
-		"the machine that it is bound to was deleted":                 {change: boundTo("n/m/u"), released: true},
-		"the machine that it is bound to exists":                      {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "other")}},
-		"the machine that it is bound to was created anew":            {change: boundTo("n/m/before"), live: []*v1alpha1.Machine{machine("n", "m", "m")}},
-		"the machine that it is bound to is cached":                   {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
-		"it is bound, and one of another namespace names it":          {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, released: true},
-		"it is bound, and another machine that names it is cached":    {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, forged: []*v1alpha1.Machine{machine("forger", "m", "m")}, released: true},
-		"it is bound to a machine in a namespace that is not served":  {change: boundTo("elsewhere/m/u"), served: "n"},
-		"another client has removed the finalizer":                    {change: func(n *corev1.Node) { n.Finalizers = []string{others} }, released: true},
+		"its machine was deleted": {released: true},
+		"only other machines exist": {
+			live: []*v1alpha1.Machine{machine("n", "other", "other")}, released: true,
+		},
+		"it is not being deleted": {change: func(n *corev1.Node) { n.DeletionTimestamp = nil }},
+		"its machine is cached": {
+			live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")},
+		},
+		"its machine is not cached":      {live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}},
+		"its machine has another name":   {live: []*v1alpha1.Machine{machine("n", "a", "m")}},
+		"its machine no longer names it": {live: []*v1alpha1.Machine{machine("n", "m", "")}},
+		"it names no machine, and a machine names it": {
+			change: func(n *corev1.Node) { n.Labels = nil }, live: []*v1alpha1.Machine{machine("n", "a", "m")},
+		},
+		"it names no machine, and no machine names it": {change: func(n *corev1.Node) { n.Labels = nil }, released: true},
+		"a machine of that name is in a namespace that is not served": {
+			served: "n", live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}, released: true,
+		},
+		"the machine that it is bound to was deleted": {change: boundTo("n/m/u"), released: true},
+		"the machine that it is bound to exists": {
+			change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "other")},
+		},
+		"the machine that it is bound to was created anew": {
+			change: boundTo("n/m/before"), live: []*v1alpha1.Machine{machine("n", "m", "m")},
+		},
+		"the machine that it is bound to is cached": {
+			change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")},
+		},
+		"it is bound, and one of another namespace names it": {
+			change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, released: true,
+		},
+		"it is bound, and another machine that names it is cached": {
+			change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")},
+			forged: []*v1alpha1.Machine{machine("forger", "m", "m")}, released: true,
+		},
+		"it is bound to a machine in a namespace that is not served": {change: boundTo("elsewhere/m/u"), served: "n"},
+		"another client has removed the finalizer": {
+			change: func(n *corev1.Node) { n.Finalizers = []string{others} }, released: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,7 +167,8 @@ func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1
 	b.node = apiserver.Add(b.target, n)
 	b.cluster = target.New(b.target.Core())
 	c, err := New(Config{
-		Metadata: b.control.Metadata(), View: b.view, Targets: target.Single{Cluster: b.cluster}, Namespace: served, Clock: clock.RealClock{}, Workers: 1,
+		Metadata: b.control.Metadata(), View: b.view, Targets: target.Single{Cluster: b.cluster}, Namespace: served, Clock: clock.RealClock{},
+		Workers: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +183,8 @@ func (b *bench) expect(released bool) {
 	b.Helper()
 	synctest.Wait()
 	n := apiserver.Read[corev1.Node](b.target, "nodes", "", "m")
-	if hasFinalizer := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName); hasFinalizer == released || !slices.Contains(n.Finalizers, others) {
+	if hasFinalizer := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName); hasFinalizer == released ||
+		!slices.Contains(n.Finalizers, others) {
 		b.Errorf("its finalizers are %v, want ours removed: %t", n.Finalizers, released)
 	}
 }

@@ -164,16 +164,19 @@ func (s *sweep) reportHeld(ctx context.Context, sc *scope, held []decide.Suspect
 		named = append(named, "and others")
 	}
 	digest := decide.Digest(held)
-	approval := fmt.Sprintf("To delete exactly these, annotate MachineClass %s with %s=%s", klog.KObj(sc.class), v1alpha1.AnnotationDeleteOrphans, digest)
+	approval := fmt.Sprintf("To delete exactly these, annotate MachineClass %s with %s=%s",
+		klog.KObj(sc.class), v1alpha1.AnnotationDeleteOrphans, digest)
 	switch {
 	case stopped != "":
 		approval = "Until that ends nothing is deleted, also with an approval"
 	case len(sc.unread) > 0:
-		approval = fmt.Sprintf("%d other suspects of the account were not checked in time; these can be approved when a sweep has checked all", len(sc.unread))
+		approval = fmt.Sprintf("%d other suspects of the account were not checked in time; these can be approved when a sweep has checked all",
+			len(sc.unread))
 	}
 	text := fmt.Sprintf("Held %d orphans: %s. %s. They are %s", len(held), strings.Join(reasons, "; "), approval, strings.Join(named, ", "))
 	telemetry.EmitUnlogged(s.cfg.Events, sc.class, v1alpha1.EventOrphansHeld, text)
-	klog.FromContext(ctx).Error(nil, "Held orphans", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held), "digest", digest, "message", text)
+	klog.FromContext(ctx).Error(nil, "Held orphans", telemetry.KeyMachineClass, klog.KObj(sc.class), "orphans", len(held), "digest",
+		digest, "message", text)
 }
 
 // delete deletes confirmed orphans of a scope. An orphan that is found again later has no second
@@ -194,17 +197,19 @@ func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect
 		}
 		if s.isOver() {
 			s.beginWith(sc)
-			errs = append(errs, fmt.Errorf("delete orphans of MachineClass %s: expected the end within %s, got none; later sweeps delete the others", sc.class.Name, longestRest))
+			errs = append(errs, fmt.Errorf("delete orphans of MachineClass %s: expected the end within %s, got none; later sweeps delete the others",
+				sc.class.Name, longestRest))
 			break
 		}
 		entry, why := sc.before.Suspects[suspect.Key()], sc.verdicts[suspect.Key()].Why
 		if approved || entry.Approved {
 			why += "; approved"
 		}
-		outcome, err := s.cfg.Deletions.Delete(ctx, s.cfg.Events, deletionOf(suspect.Resource, why, entry.Recorded), func(ctx context.Context) error {
-			_, err := sc.sweeper.DeleteResource(ctx, driver.DeleteResourceRequest{ScopeRequest: sc.request, Resource: suspect.Resource})
-			return err
-		})
+		outcome, err := s.cfg.Deletions.Delete(ctx, s.cfg.Events, deletionOf(suspect.Resource, why, entry.Recorded),
+			func(ctx context.Context) error {
+				_, err := sc.sweeper.DeleteResource(ctx, driver.DeleteResourceRequest{ScopeRequest: sc.request, Resource: suspect.Resource})
+				return err
+			})
 		if outcome != entry.Recorded {
 			outcomes[suspect.Key()] = outcome
 		}
@@ -215,9 +220,14 @@ func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect
 		if entry.Recorded != receipt.Accepted {
 			s.metrics.deleted(suspect.Kind)
 			machine := &corev1.ObjectReference{
-				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Machine", Namespace: suspect.Namespace, Name: suspect.Machine, UID: suspect.MachineUID,
+				APIVersion: v1alpha1.SchemeGroupVersion.String(),
+				Kind:       "Machine",
+				Namespace:  suspect.Namespace,
+				Name:       suspect.Machine,
+				UID:        suspect.MachineUID,
 			}
-			telemetry.EmitAction(s.cfg.Events, sc.class, machine, v1alpha1.EventOrphanDeleted, "Delete"+string(suspect.Kind), fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", suspect.Kind, suspect.ID, suspect.Machine, suspect.MachineUID, why))
+			telemetry.EmitAction(s.cfg.Events, sc.class, machine, v1alpha1.EventOrphanDeleted, "Delete"+string(suspect.Kind),
+				fmt.Sprintf("Deleted %s %s of Machine %s (UID %s): %s", suspect.Kind, suspect.ID, suspect.Machine, suspect.MachineUID, why))
 		}
 	}
 	return errors.Join(append(errs, s.recordOutcomes(ctx, sc, outcomes))...)
@@ -226,7 +236,9 @@ func (s *sweep) delete(ctx context.Context, sc *scope, toDelete []decide.Suspect
 // deletionOf returns the deletion of a resource, for its receipt. It has its own Event, on the
 // MachineClass.
 func deletionOf(r driver.Resource, why string, recorded receipt.Outcome) deletion.Deletion {
-	object := receipt.Object{Kind: receipt.Kind(r.Kind), Namespace: r.Namespace, Machine: r.Machine, MachineUID: r.MachineUID, Node: r.NodeName}
+	object := receipt.Object{
+		Kind: receipt.Kind(r.Kind), Namespace: r.Namespace, Machine: r.Machine, MachineUID: r.MachineUID, Node: r.NodeName,
+	}
 	if r.Kind == driver.ResourceVM {
 		object.ProviderID = r.ID
 	} else {

@@ -29,7 +29,8 @@ func TestHeldEventNamesSomeOrphansAndEachReasonOnce(t *testing.T) {
 		if (text != "") != (count > 0) {
 			t.Errorf("%d orphans: Event %q", count, text)
 		}
-		if n := strings.Count(text, "Disk disk-"); n != min(count, mostNamed) || strings.Contains(text, "and others") != wantOthers || strings.Count(text, "the limit is 0") != min(count, 1) {
+		if n := strings.Count(text, "Disk disk-"); n != min(count, mostNamed) || strings.Contains(text, "and others") != wantOthers ||
+			strings.Count(text, "the limit is 0") != min(count, 1) {
 			t.Errorf("%d orphans: the Event names %d: %q", count, n, text)
 		}
 	}
@@ -70,7 +71,8 @@ func TestApprovalWhileDeletionsAreHeldIsNotUsedUp(t *testing.T) {
 	if !s.isApproved() {
 		t.Error("the approval was removed")
 	}
-	record := decide.ParseRecord(s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans], decide.ScopeKey(providerOfClass, "account"))
+	record := decide.ParseRecord(s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans],
+		decide.ScopeKey(providerOfClass, "account"))
 	if record.Suspects[s.suspects["1"].Key()].Approved {
 		t.Error("the approval was recorded")
 	}

@@ -104,7 +104,9 @@ func (s *sweeping) put(resource string, document map[string]any) {
 // putClass puts a MachineClass and its Secret into a namespace.
 func (s *sweeping) putClass(namespace, provider string) {
 	s.Helper()
-	s.put("secrets", map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "credentials"}})
+	s.put("secrets", map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "credentials"},
+	})
 	s.putClassOfName(namespace, class, provider)
 }
 

@@ -25,7 +25,9 @@ func (noAnnotations) Annotation(string, string) (string, bool) { return "", fals
 func withBudget(t *testing.T, limit, budget int) *sweeping {
 	t.Helper()
 	s := newSweeping(t, limit)
-	s.config.Budget = &deletion.Budget{Namespaces: noAnnotations{}, Leases: apiserver.ClientsThrough(s).Core.CoordinationV1(), Default: budget, Clock: s.clock}
+	s.config.Budget = &deletion.Budget{
+		Namespaces: noAnnotations{}, Leases: apiserver.ClientsThrough(s).Core.CoordinationV1(), Default: budget, Clock: s.clock,
+	}
 	s.lead()
 	return s
 }
@@ -49,7 +51,8 @@ func TestOrphansBeyondTheDeletionBudgetWaitForIt(t *testing.T) {
 	if n := len(s.cloud.Deleted()); n != 2 {
 		t.Fatalf("deleted %q, want two", s.cloud.Deleted())
 	}
-	if text := s.lastHeld(); !strings.Contains(text, "Held 1 orphans: the deletion budget of the Namespace is exhausted: within an hour at most 3 ") {
+	if text := s.lastHeld(); !strings.Contains(text,
+		"Held 1 orphans: the deletion budget of the Namespace is exhausted: within an hour at most 3 ") {
 		t.Errorf("Event OrphansHeld: %q", text)
 	}
 	if grant := s.replace("machine@2"); len(grant.Reserved) > 0 {

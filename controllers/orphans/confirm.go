@@ -76,7 +76,9 @@ func (s *sweep) openTarget(ctx context.Context) (is nodes, release func()) {
 // confirmIn decides about the suspects of one scope.
 func (s *sweep) confirmIn(ctx context.Context, sc *scope, nodes nodes, machines *decide.Machines) (err error) {
 	for _, suspect := range sc.suspects {
-		facts := decide.Facts{Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: s.rules.age, Machines: machines, Unread: nodes.unread}
+		facts := decide.Facts{
+			Suspect: suspect, Entry: sc.before.Suspects[suspect.Key()], Age: s.rules.age, Machines: machines, Unread: nodes.unread,
+		}
 		if facts.Entry.Duration() < s.rules.age {
 			continue
 		}
@@ -148,7 +150,8 @@ func (s *sweep) readMachine(ctx context.Context, name string) (*decide.Machine, 
 	if f, undecodable := decode.FailureOf(err); undecodable {
 		var part partOfMachine
 		if err := f.Into(&part); err != nil {
-			return nil, fmt.Errorf("Machine %s cannot be decoded, so that its VM is not known: %w", name, err) //nolint:staticcheck // it begins with the name of a kind
+			//nolint:staticcheck // it begins with the name of a kind
+			return nil, fmt.Errorf("Machine %s cannot be decoded, so that its VM is not known: %w", name, err)
 		}
 		return &decide.Machine{UID: f.UID, ProviderID: part.Spec.ProviderID}, nil
 	}

@@ -96,7 +96,8 @@ type Config struct {
 func (c Config) Validate() error {
 	var err error
 	if c.Period < 0 || c.Limit < 0 || c.Limit > decide.MaxLimit {
-		err = fmt.Errorf("orphans.Config: expected a Period of more than 0 and a Limit of 0 to %d, got %s and %d", decide.MaxLimit, c.Period, c.Limit)
+		err = fmt.Errorf("orphans.Config: expected a Period of more than 0 and a Limit of 0 to %d, got %s and %d",
+			decide.MaxLimit, c.Period, c.Limit)
 	}
 	return errors.Join(required.Fields(c, "Namespace", "Budget", "Quarantine", "Limit", "Metrics", "Tracer"), err)
 }
@@ -151,14 +152,18 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	o := &Controller{
-		cfg: cfg, rules: newRules(cfg), metrics: newOrphanMetrics(cfg.Clock, cfg.Period), seen: map[types.NamespacedName]sighting{}, extra: map[string]extra{},
-		first: map[string]string{},
+		cfg:     cfg,
+		rules:   newRules(cfg),
+		metrics: newOrphanMetrics(cfg.Clock, cfg.Period),
+		seen:    map[types.NamespacedName]sighting{},
+		extra:   map[string]extra{},
+		first:   map[string]string{},
 	}
 	o.ledger = &ledger{leases: cfg.Leases, key: cfg.Ledger, clock: cfg.Clock, token: cfg.Token}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
-		Name: runner.Orphans, LogKey: telemetry.KeyNamespace, Reconcile: o.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
-		Workers: sweepsAtOnce + 1, WorkersPerTenant: sweepsAtOnce, Tenant: tenantOf,
+		Name: runner.Orphans, LogKey: telemetry.KeyNamespace, Reconcile: o.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics,
+		Tracer: cfg.Tracer, Workers: sweepsAtOnce + 1, WorkersPerTenant: sweepsAtOnce, Tenant: tenantOf,
 		MinBackoff: min(shortestRetry, cfg.Period), MaxBackoff: cfg.Period,
 	})
 	return o, err
@@ -267,9 +272,10 @@ func offset(namespace string, window time.Duration) time.Duration {
 func (o *Controller) namespaces(ctx context.Context) (map[string]bool, error) {
 	found := map[string]bool{}
 	classes := o.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(o.cfg.Namespace)
-	err := decode.EachObject(ctx, "the MachineClasses", metav1.ListOptions{Limit: o.rules.page}, classes.List, func(class *metav1.PartialObjectMetadata) {
-		found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
-	})
+	err := decode.EachObject(ctx, "the MachineClasses", metav1.ListOptions{Limit: o.rules.page}, classes.List,
+		func(class *metav1.PartialObjectMetadata) {
+			found[class.Namespace] = found[class.Namespace] || class.Annotations[v1alpha1.AnnotationSweepRequested] != ""
+		})
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,9 @@ type ledger struct {
 // and did not take place or has not ended. Errors: the Lease could not be read or written, or was
 // written by another process meanwhile; then nothing is reserved. unread are suspects that may be
 // orphans, too: they count for the limit as if they were, and are not reserved.
-func (l *ledger) reserve(ctx context.Context, namespace string, wanted, unread []decide.Suspect, limit int) (before map[decide.Key]bool, why string, err error) {
+func (l *ledger) reserve(
+	ctx context.Context, namespace string, wanted, unread []decide.Suspect, limit int,
+) (before map[decide.Key]bool, why string, err error) {
 	if err := l.mu.LockContext(ctx); err != nil {
 		return nil, "", fmt.Errorf("wait for other reservations: %w", err)
 	}

@@ -53,16 +53,19 @@ func newOrphanMetrics(c clock.PassiveClock, period time.Duration) *orphanMetrics
 	m := &orphanMetrics{
 		sweeps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mcf_orphan_sweeps_total",
-			Help: "Sweeps of namespaces for orphans, by result: complete, incomplete after an error, or skipped because another manager serves the namespace, or the ID of the control cluster is not known.",
+			Help: "Sweeps of namespaces for orphans, by result: complete, incomplete after an error, " +
+				"or skipped because another manager serves the namespace, or the ID of the control cluster is not known.",
 		}, []string{"result"}),
 		deletions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mcf_orphan_deletions_total", Help: "Orphans whose deletion a cloud has accepted, by kind.",
 		}, []string{"kind"}),
 		lastComplete: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mcf_orphan_sweep_last_complete_timestamp_seconds", Help: "Unix time of the end of the last complete sweep of a namespace by this replica; 0 before the first.",
+			Name: "mcf_orphan_sweep_last_complete_timestamp_seconds",
+			Help: "Unix time of the end of the last complete sweep of a namespace by this replica; 0 before the first.",
 		}),
 		current: prometheus.NewDesc("mcf_orphans",
-			"Resources at clouds without a Machine, by kind, and by state: suspected, or held until their deletion is approved. Only the leader reports them.",
+			"Resources at clouds without a Machine, by kind, and by state: suspected, or held until their deletion is approved. "+
+				"Only the leader reports them.",
 			[]string{"state", "kind"}, nil),
 		clock: c, period: period, namespaces: map[string]orphanCounts{},
 	}

@@ -20,7 +20,8 @@ type noRoute struct{}
 // RoundTrip is http.RoundTripper's.
 func (noRoute) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{
-		StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<html>")), Request: r,
+		StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/html"}}, Body: io.NopCloser(strings.NewReader("<html>")),
+		Request: r,
 	}, nil
 }
 

@@ -207,7 +207,8 @@ func TestSweepMachineThatCannotBeDecoded(t *testing.T) {
 		return func(s *sweeping) {
 			spec["class"] = map[string]any{"kind": "MachineClass", "name": class}
 			s.put("machines", map[string]any{
-				"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": map[string]any{"namespace": namespace, "name": name}, "spec": spec,
+				"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "metadata": map[string]any{"namespace": namespace, "name": name},
+				"spec": spec,
 			})
 		}
 	}
@@ -216,9 +217,13 @@ func TestSweepMachineThatCannotBeDecoded(t *testing.T) {
 		want  []string
 		fails bool
 	}{
-		"that has the VM":                        {broken("x", map[string]any{"providerID": "vm", "nodeTemplate": "none"}), nil, false},
-		"that has another VM":                    {broken("x", map[string]any{"providerID": "other", "nodeTemplate": "none"}), []string{"vm"}, false},
-		"of the name, with another VM":           {broken("machine-of-vm", map[string]any{"providerID": "other", "nodeTemplate": "none"}), []string{"vm"}, false},
+		"that has the VM": {broken("x", map[string]any{"providerID": "vm", "nodeTemplate": "none"}), nil, false},
+		"that has another VM": {
+			broken("x", map[string]any{"providerID": "other", "nodeTemplate": "none"}), []string{"vm"}, false,
+		},
+		"of the name, with another VM": {
+			broken("machine-of-vm", map[string]any{"providerID": "other", "nodeTemplate": "none"}), []string{"vm"}, false,
+		},
 		"of an unknown VM":                       {broken("x", map[string]any{"providerID": map[string]any{}}), nil, false},
 		"of the name, and whose VM is not known": {broken("machine-of-vm", map[string]any{"providerID": map[string]any{}}), nil, true},
 	} {
@@ -299,7 +304,8 @@ func TestSweepTargetClusterThatIsNotAvailable(t *testing.T) {
 			s.add(driver.ResourceDisk, namespace, "disk")
 			s.sweepTwice()
 			s.wantDeleted("disk")
-			if text := s.lastHeld(); !strings.HasPrefix(text, "Held 1 orphans: its Node may run pods, and the target cluster is not available ("+why+"). To delete") {
+			if text := s.lastHeld(); !strings.HasPrefix(text,
+				"Held 1 orphans: its Node may run pods, and the target cluster is not available ("+why+"). To delete") {
 				t.Errorf("Event %q", text)
 			}
 			if took := time.Since(began); took > longestOpen {
@@ -339,7 +345,9 @@ func TestSweepNodeWithAnotherTrueConditionIsNotReady(t *testing.T) {
 	s.add(driver.ResourceVM, namespace, "vm")
 	s.put("nodes", map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node-of-vm"}, "spec": map[string]any{"providerID": "vm"},
-		"status": map[string]any{"conditions": []any{map[string]any{"type": "DiskPressure", "status": "True"}, map[string]any{"type": "Ready", "status": "Unknown"}}},
+		"status": map[string]any{
+			"conditions": []any{map[string]any{"type": "DiskPressure", "status": "True"}, map[string]any{"type": "Ready", "status": "Unknown"}},
+		},
 	})
 	s.sweepTwice()
 	s.wantDeleted("vm")
@@ -357,7 +365,9 @@ func (s *sweeping) record(text string) {
 func TestRecordWithoutTokenOfAWriteHasTheAgeThatItStates(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.add(driver.ResourceVM, namespace, "vm")
-	forged := decide.Record{Scope: decide.ScopeKey(providerOfClass, "account"), Suspects: map[decide.Key]decide.Entry{s.suspects["vm"].Key(): {Age: 1}}}
+	forged := decide.Record{
+		Scope: decide.ScopeKey(providerOfClass, "account"), Suspects: map[decide.Key]decide.Entry{s.suspects["vm"].Key(): {Age: 1}},
+	}
 	s.record(forged.Text())
 	s.sweep(namespace)
 	s.wantDeleted()
@@ -434,9 +444,11 @@ func TestRecordAfterADeletionHasAgeAndOutcome(t *testing.T) {
 	for sweep, want := range []struct{ writes, minutes int }{{2, 15}, {1, 30}, {1, 45}} {
 		s.Forget()
 		s.sweep(namespace)
-		record := decide.ParseRecord(s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans], decide.ScopeKey(providerOfClass, "account"))
+		record := decide.ParseRecord(s.Get("machineclasses", namespace, class).GetAnnotations()[v1alpha1.AnnotationOrphans],
+			decide.ScopeKey(providerOfClass, "account"))
 		entry := record.Suspects[s.suspects["vm"].Key()]
-		if n := s.Count("patch machineclasses"); n != want.writes || entry.Duration().Minutes() != float64(want.minutes) || entry.Recorded != "Accepted" {
+		if n := s.Count("patch machineclasses"); n != want.writes || entry.Duration().Minutes() != float64(want.minutes) ||
+			entry.Recorded != "Accepted" {
 			t.Errorf("sweep %d: %d writes and %+v, want %d and an age of %d min", sweep, n, entry, want.writes, want.minutes)
 		}
 	}

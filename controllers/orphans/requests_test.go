@@ -109,7 +109,8 @@ func TestSweepSurplusVMPassesTheGuardsOfAllOrphans(t *testing.T) {
 		"the limit":          func(s *sweeping) { s.config.Limit = 0; s.lead() },
 		"a Node that is Ready": func(s *sweeping) {
 			s.put("nodes", map[string]any{
-				"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node-of-surplus"}, "spec": map[string]any{"providerID": "surplus"},
+				"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node-of-surplus"},
+				"spec":   map[string]any{"providerID": "surplus"},
 				"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
 			})
 		},

@@ -103,7 +103,9 @@ func (s *sweep) listClasses(ctx context.Context) (classes []*v1alpha1.MachineCla
 
 // credentials returns the data of the Secret with the class' credentials; nil if there is none that
 // the class may use. known has those that were read in this sweep.
-func (s *sweep) credentials(ctx context.Context, class *v1alpha1.MachineClass, known map[types.NamespacedName]map[string][]byte) (map[string][]byte, error) {
+func (s *sweep) credentials(
+	ctx context.Context, class *v1alpha1.MachineClass, known map[types.NamespacedName]map[string][]byte,
+) (map[string][]byte, error) {
 	keys := class.SecretKeys()
 	if len(keys) == 0 {
 		return nil, nil

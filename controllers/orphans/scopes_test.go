@@ -61,17 +61,25 @@ func TestScopeCredentials(t *testing.T) {
 		metadata int // requests for a Secret, and for its metadata first
 		secrets  int
 	}{
-		"in the namespace":                          {listed: true, secrets: 1},
-		"no reference":                              {prepare: func(s *sweeping) { s.editClass(func(fields map[string]any) { delete(fields, "secretRef") }) }},
-		"no Secret":                                 {prepare: refer("missing"), secrets: 1},
-		"a reference that no Secret can have":       {prepare: refer("../credentials")},
-		"no access":                                 {answer: forbidden, err: "read Secret", secrets: 1},
-		"elsewhere, shared":                         {prepare: elsewhere("other, " + namespace), listed: true, metadata: 1, secrets: 1},
-		"elsewhere, not shared":                     {prepare: elsewhere("other"), metadata: 1},
-		"elsewhere, no Secret":                      {prepare: func(s *sweeping) { elsewhere(namespace)(s); s.Remove("secrets", "elsewhere", "shared") }, metadata: 1},
-		"elsewhere, no access":                      {prepare: elsewhere(namespace), answer: forbidden, err: "read its metadata", metadata: 1},
+		"in the namespace": {listed: true, secrets: 1},
+		"no reference": {
+			prepare: func(s *sweeping) { s.editClass(func(fields map[string]any) { delete(fields, "secretRef") }) },
+		},
+		"no Secret":                           {prepare: refer("missing"), secrets: 1},
+		"a reference that no Secret can have": {prepare: refer("../credentials")},
+		"no access":                           {answer: forbidden, err: "read Secret", secrets: 1},
+		"elsewhere, shared":                   {prepare: elsewhere("other, " + namespace), listed: true, metadata: 1, secrets: 1},
+		"elsewhere, not shared":               {prepare: elsewhere("other"), metadata: 1},
+		"elsewhere, no Secret": {
+			prepare: func(s *sweeping) { elsewhere(namespace)(s); s.Remove("secrets", "elsewhere", "shared") }, metadata: 1,
+		},
+		"elsewhere, no access": {
+			prepare: elsewhere(namespace), answer: forbidden, err: "read its metadata", metadata: 1,
+		},
 		"elsewhere, which the fleet does not serve": {prepare: elsewhere(namespace), answer: forbidden, only: true, metadata: 1},
-		"elsewhere, shared, in the only namespace that is served": {prepare: elsewhere(namespace), only: true, listed: true, metadata: 1, secrets: 1},
+		"elsewhere, shared, in the only namespace that is served": {
+			prepare: elsewhere(namespace), only: true, listed: true, metadata: 1, secrets: 1,
+		},
 		"elsewhere, no answer, in the only namespace that is served": {
 			prepare: elsewhere(namespace), only: true, metadata: 1, err: "read its metadata",
 			answer: apierrors.NewServiceUnavailable("no"),
@@ -111,7 +119,8 @@ func TestScopeCredentials(t *testing.T) {
 			}
 			listed := len(s.cloud.Calls(driver.OpResources)) > 0
 			if listed != c.listed || metadataReads != c.metadata || reads != c.secrets {
-				t.Errorf("listed: %t, %d reads of metadata and %d of Secrets, want %t, %d and %d", listed, metadataReads, reads, c.listed, c.metadata, c.secrets)
+				t.Errorf("listed: %t, %d reads of metadata and %d of Secrets, want %t, %d and %d",
+					listed, metadataReads, reads, c.listed, c.metadata, c.secrets)
 			}
 		})
 	}
@@ -189,7 +198,8 @@ func TestOrphanOfTwoScopesIsHeldWhereItIsOldEnough(t *testing.T) {
 func TestClassThatCannotBeDecodedCountsAsExisting(t *testing.T) {
 	s := newSweeping(t, 10)
 	s.put("machineclasses", map[string]any{
-		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "broken"}, "provider": map[string]any{"no": "text"},
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass",
+		"metadata": map[string]any{"namespace": namespace, "name": "broken"}, "provider": map[string]any{"no": "text"},
 	})
 	s.put("machines", machineDocument(namespace, "m", "broken"))
 	s.add(driver.ResourceVM, namespace, "vm")
@@ -244,7 +254,9 @@ func TestClassThatIsWrittenDuringASweep(t *testing.T) {
 		"another annotation, always": {edit: annotated(others), times: mostWrites, refused: true},
 		"the record":                 {edit: annotated(v1alpha1.AnnotationOrphans), times: 1, refused: true},
 		"the approval":               {edit: annotated(v1alpha1.AnnotationDeleteOrphans), times: 1, refused: true},
-		"the account":                {edit: func(s *sweeping) { s.editClass(func(fields map[string]any) { fields["provider"] = "another" }) }, times: 1, refused: true},
+		"the account": {
+			edit: func(s *sweeping) { s.editClass(func(fields map[string]any) { fields["provider"] = "another" }) }, times: 1, refused: true,
+		},
 		"its deletion": {edit: func(s *sweeping) {
 			s.editClass(func(fields map[string]any) {
 				(&unstructured.Unstructured{Object: fields}).SetDeletionTimestamp(&metav1.Time{Time: s.clock.Now()})

@@ -24,7 +24,8 @@ func (p *process) toCloud(ctx context.Context, call fakecloud.Call, send func() 
 		return send()
 	}
 	if call.Op == driver.OpResources {
-		if err := p.send(ctx, "list "+call.Class.Namespace+string(call.Secret["account"])+call.Continue, isFurther); err != nil && isFurther && p.w.broken.partialLists {
+		if err := p.send(ctx, "list "+call.Class.Namespace+string(call.Secret["account"])+call.Continue, isFurther); err != nil && isFurther &&
+			p.w.broken.partialLists {
 			return nil
 		} else if err != nil {
 			return err
@@ -98,7 +99,9 @@ func (w *world) judge(i *fakecloud.Resource) {
 	}
 	w.deletions[i.Namespace] = append(w.deletions[i.Namespace], now)
 	// A request takes some seconds, and counts from its reservation on.
-	w.deletions[i.Namespace] = slices.DeleteFunc(w.deletions[i.Namespace], func(at time.Time) bool { return now.Sub(at) >= time.Hour-time.Minute })
+	w.deletions[i.Namespace] = slices.DeleteFunc(w.deletions[i.Namespace], func(at time.Time) bool {
+		return now.Sub(at) >= time.Hour-time.Minute
+	})
 	if n := len(w.deletions[i.Namespace]); n > w.limit {
 		w.fail("%d resources of namespace %s were deleted in an hour, the limit is %d", n, i.Namespace, w.limit)
 	}

@@ -200,7 +200,8 @@ func (w *world) newProcess(t *testing.T) *process {
 	p.orphans, err = New(Config{
 		Machines: control.Machines, Metadata: control.Metadata, Secrets: control.Core.CoreV1(), Leases: control.Core.CoordinationV1(),
 		Sweeper: func(provider string) (driver.Sweeper, bool) { return w.cloud.Via(p.toCloud), provider == "simulated" },
-		Targets: target.Single{Cluster: target.New(nodes.Core)}, Events: eventLog{w}, Ledger: types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
+		Targets: target.Single{Cluster: target.New(nodes.Core)}, Events: eventLog{w},
+		Ledger:         types.NamespacedName{Namespace: "fleet", Name: "fleet-safety"},
 		ControlCluster: func() string { return "ours" },
 		Served: func(ctx context.Context, namespace string) (bool, error) {
 			err := p.send(ctx, "served "+namespace, false)

@@ -219,9 +219,10 @@ func TestSweeps(t *testing.T) {
 func TestBrokenRules(t *testing.T) {
 	for name, broken := range map[string]promises{
 		"a single phase": {singlePhase: true}, "reads from a cache": {cachedReads: true}, "a match by name alone": {nameAlone: true},
-		"a part of a list taken as the whole": {partialLists: true}, "no limit": {noLimit: true}, "no deletion budget": {noBudget: true}, "a suspicion that survives the machine's return": {survives: true},
-		"requests without an effect": {noRequests: true},
-		"a sweep for each request":   {noSpacing: true}, "surplus VMs that wait for usual sweeps": {usualSweeps: true},
+		"a part of a list taken as the whole": {partialLists: true}, "no limit": {noLimit: true}, "no deletion budget": {noBudget: true},
+		"a suspicion that survives the machine's return": {survives: true},
+		"requests without an effect":                     {noRequests: true},
+		"a sweep for each request":                       {noSpacing: true}, "surplus VMs that wait for usual sweeps": {usualSweeps: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(300) {

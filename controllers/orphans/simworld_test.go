@@ -86,9 +86,10 @@ func keyOf(about runtime.Object) string {
 
 func newWorld(seed uint64, broken promises, story *lockedBuffer) *world {
 	w := &world{
-		seed: seed, random: rand.New(rand.NewPCG(seed, 7)), period: 15 * time.Minute, quarantine: 10 * time.Minute, limit: 3, broken: broken, story: story,
-		ended: map[types.UID]time.Time{}, returned: map[types.UID]time.Time{}, off: map[string]bool{}, approved: map[string]bool{}, deletions: map[string][]time.Time{},
-		passes: map[*process][]context.CancelFunc{}, lists: map[string]int{}, usual: map[string]int{}, counted: map[string]time.Time{}, surplus: map[string]bool{},
+		seed: seed, random: rand.New(rand.NewPCG(seed, 7)), period: 15 * time.Minute, quarantine: 10 * time.Minute, limit: 3, broken: broken,
+		story: story, ended: map[types.UID]time.Time{}, returned: map[types.UID]time.Time{}, off: map[string]bool{}, approved: map[string]bool{},
+		deletions: map[string][]time.Time{}, passes: map[*process][]context.CancelFunc{}, lists: map[string]int{}, usual: map[string]int{},
+		counted: map[string]time.Time{}, surplus: map[string]bool{},
 	}
 	w.cloud = &fakecloud.Cloud{Clock: time.Now, Page: fewAPage, Ends: w.judge}
 	if w.random.IntN(3) > 0 {
@@ -169,7 +170,8 @@ func (w *world) putNode(vm *fakecloud.Resource, ready bool) {
 	state := map[bool]string{true: "True", false: "False"}[ready]
 	_, err := w.target.Put("nodes", map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": vm.NodeName, "labels": map[string]any{"ready": fmt.Sprint(ready)}},
-		"spec": map[string]any{"providerID": vm.ID}, "status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": state}}},
+		"spec":   map[string]any{"providerID": vm.ID},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": state}}},
 	})
 	if err != nil {
 		panic(err)

@@ -91,9 +91,10 @@ func (s *sweep) run(ctx context.Context) error {
 func (s *sweep) listUIDs(ctx context.Context) (map[types.UID]bool, error) {
 	found := map[types.UID]bool{}
 	machines := s.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(s.namespace)
-	return found, decode.EachObject(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, machines.List, func(m *metav1.PartialObjectMetadata) {
-		found[m.UID] = true
-	})
+	return found,
+		decode.EachObject(ctx, "the Machines", metav1.ListOptions{Limit: s.rules.page}, machines.List, func(m *metav1.PartialObjectMetadata) {
+			found[m.UID] = true
+		})
 }
 
 const (
@@ -136,7 +137,8 @@ func (s *sweep) listInTurn(ctx context.Context, scopes []*scope) error {
 		if i > 0 && (full || s.isOver()) {
 			s.beginWith(sc)
 			return errors.Join(append(errs, fmt.Errorf(
-				"list the resources of %d MachineClasses: expected the end within %s and at most %d suspects, got more; later sweeps list MachineClass %s and those after it",
+				"list the resources of %d MachineClasses: expected the end within %s and at most %d suspects, got more; "+
+					"later sweeps list MachineClass %s and those after it",
 				len(scopes), longestList, mostSuspects, sc.class.Name))...)
 		}
 	}
@@ -182,13 +184,17 @@ func (s *sweep) list(ctx context.Context, sc *scope) error {
 		}
 		listing.Add(answer.Items)
 		if count += len(answer.Items); count > mostListed {
-			return fmt.Errorf("list the resources of MachineClass %s: expected at most %d, got more; the driver repeats pages", sc.class.Name, mostListed)
+			return fmt.Errorf("list the resources of MachineClass %s: expected at most %d, got more; the driver repeats pages",
+				sc.class.Name, mostListed)
 		}
 		if request.Continue = answer.Continue; request.Continue == "" {
 			break
 		}
 		if page == mostPages || s.isOver() {
-			return fmt.Errorf("list the resources of MachineClass %s: expected the end within %d pages and, with other lists of the sweep, %s, got none", sc.class.Name, mostPages, longestList)
+			return fmt.Errorf(
+				"list the resources of MachineClass %s: expected the end within %d pages and, with other lists of the sweep, %s, got none",
+				sc.class.Name, mostPages, longestList,
+			)
 		}
 	}
 	for _, vm := range listing.Doubles() {
@@ -203,7 +209,8 @@ func (s *sweep) list(ctx context.Context, sc *scope) error {
 	sc.suspects, sc.more = listing.Suspects()
 	for _, suspect := range sc.suspects {
 		if _, known := sc.before.Suspects[suspect.Key()]; !known {
-			klog.FromContext(ctx).Info("Suspected orphan", append(keysOf(suspect.Resource), telemetry.KeyMachineClass, klog.KObj(sc.class), "surplus", suspect.Surplus)...)
+			klog.FromContext(ctx).Info("Suspected orphan",
+				append(keysOf(suspect.Resource), telemetry.KeyMachineClass, klog.KObj(sc.class), "surplus", suspect.Surplus)...)
 		}
 	}
 	return nil

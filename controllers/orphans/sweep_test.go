@@ -31,8 +31,10 @@ func TestSweepOrphansAreDeletedInTheSecondSweepWithEventAndReceipt(t *testing.T)
 	}
 	why := "suspected for 15m0s; no Machine has its UID or provider ID"
 	want := map[receipt.Kind]receipt.Object{
-		receipt.VM: {Kind: receipt.VM, Namespace: namespace, ProviderID: "vm", Machine: "machine-of-vm", MachineUID: "uid-of-vm", Node: "node-of-vm"},
-		"Disk":     {Kind: "Disk", Namespace: namespace, Name: "disk", Machine: "machine-of-disk", MachineUID: "uid-of-disk"},
+		receipt.VM: {
+			Kind: receipt.VM, Namespace: namespace, ProviderID: "vm", Machine: "machine-of-vm", MachineUID: "uid-of-vm", Node: "node-of-vm",
+		},
+		"Disk": {Kind: "Disk", Namespace: namespace, Name: "disk", Machine: "machine-of-disk", MachineUID: "uid-of-disk"},
 	}
 	for _, r := range s.receipts() {
 		if diff := cmp.Diff(want[r.Kind], r.Object); diff != "" || r.Reason != receipt.Because(receipt.Orphaned, why) {
@@ -107,7 +109,8 @@ func TestSweepMoreOrphansThanTheLimitAreHeldUntilExactlyTheseAreApproved(t *test
 	s.sweepTwice()
 	s.wantDeleted()
 	held := s.eventsOf(v1alpha1.EventOrphansHeld)
-	if digest := s.digest("1", "2", "3"); len(held) != 1 || held[0].about != namespace+"/"+class || !strings.Contains(held[0].text, "annotate MachineClass "+namespace+"/"+class+" with "+v1alpha1.AnnotationDeleteOrphans+"="+digest+".") ||
+	if digest := s.digest("1", "2", "3"); len(held) != 1 || held[0].about != namespace+"/"+class ||
+		!strings.Contains(held[0].text, "annotate MachineClass "+namespace+"/"+class+" with "+v1alpha1.AnnotationDeleteOrphans+"="+digest+".") ||
 		!strings.Contains(held[0].text, "the limit is 2") {
 		t.Errorf("Events OrphansHeld: %v, want one with the approval %s", held, digest)
 	}
@@ -153,8 +156,9 @@ func TestSweepNodeOfTheVM(t *testing.T) {
 		nameless          bool
 		held              bool
 	}{
-		"Ready": {ready: "True", providerID: "vm", held: true}, "Ready without a provider ID": {ready: "True", held: true}, "NotReady": {ready: "False", providerID: "vm"},
-		"Unknown": {ready: "Unknown", providerID: "vm"}, "absent": {}, "Ready, of another VM": {ready: "True", providerID: "other"}, "not known to the driver": {nameless: true, held: true},
+		"Ready": {ready: "True", providerID: "vm", held: true}, "Ready without a provider ID": {ready: "True", held: true},
+		"NotReady": {ready: "False", providerID: "vm"}, "Unknown": {ready: "Unknown", providerID: "vm"}, "absent": {},
+		"Ready, of another VM": {ready: "True", providerID: "other"}, "not known to the driver": {nameless: true, held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSweeping(t, 10)
@@ -164,7 +168,8 @@ func TestSweepNodeOfTheVM(t *testing.T) {
 			}
 			if c.ready != "" {
 				s.put("nodes", map[string]any{
-					"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node-of-vm"}, "spec": map[string]any{"providerID": c.providerID},
+					"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node-of-vm"},
+					"spec":   map[string]any{"providerID": c.providerID},
 					"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": c.ready}}},
 				})
 			}

@@ -266,7 +266,9 @@ func TestSweepSlowDeletionsOfOneAccountDelayOthersByASweep(t *testing.T) {
 func disksOf(class string, number int) (items []driver.Resource) {
 	for i := range number {
 		id := fmt.Sprint(strings.TrimPrefix(class, namespace+"/"), "-", i)
-		items = append(items, driver.Resource{Kind: driver.ResourceDisk, ID: id, Namespace: namespace, Machine: "m-" + id, MachineUID: types.UID("uid-of-" + id)})
+		items = append(items, driver.Resource{
+			Kind: driver.ResourceDisk, ID: id, Namespace: namespace, Machine: "m-" + id, MachineUID: types.UID("uid-of-" + id),
+		})
 	}
 	return items
 }
@@ -287,7 +289,9 @@ func TestSlowReadsOfOneAccountDeleteAllOrphansInTheEnd(t *testing.T) {
 	s := newSweeping(t, decide.MaxLimit)
 	deleted, number := map[string]bool{}, map[string]int{"c00": 2, "c01": 490, "c02": 2}
 	s.addAccounts(len(number), func(class string, _ int) (items []driver.Resource, more bool) {
-		return slices.DeleteFunc(disksOf(class, number[strings.TrimPrefix(class, namespace+"/")]), func(r driver.Resource) bool { return deleted[r.ID] }), false
+		return slices.DeleteFunc(disksOf(class, number[strings.TrimPrefix(class, namespace+"/")]), func(r driver.Resource) bool {
+			return deleted[r.ID]
+		}), false
 	})
 	s.cloud.Way = func(_ context.Context, call fakecloud.Call, _ func() error) error {
 		deleted[call.Resource.ID] = true
@@ -342,7 +346,8 @@ func TestLimitAndApprovalAreForAllSuspectsWhenReadsAreSlow(t *testing.T) {
 	for range 2 {
 		s.fails("later sweeps confirm these")
 		s.wantDeleted()
-		want := "within an hour; the limit is 39; 29 were not checked in time, and count. 29 other suspects of the account were not checked in time; these can be approved"
+		want := "within an hour; the limit is 39; 29 were not checked in time, and count. " +
+			"29 other suspects of the account were not checked in time; these can be approved"
 		if text := s.lastHeld(); !strings.Contains(text, "Held 11 orphans: with these 40 ") || !strings.Contains(text, want) {
 			t.Errorf("Event OrphansHeld %q, want %q", text, want)
 		}

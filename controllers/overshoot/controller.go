@@ -81,7 +81,14 @@ func New(cfg Config) (*Controller, error) {
 	o := &Controller{cfg: cfg, rounds: runner.NewRounds(cfg.Clock, cfg.Period), counts: map[string]decide.Count{}}
 	var err error
 	o.runner, err = runner.New(runner.Config[string]{
-		Name: runner.Overshoot, LogKey: telemetry.KeyNamespace, Reconcile: o.count, Workers: countWorkers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name:      runner.Overshoot,
+		LogKey:    telemetry.KeyNamespace,
+		Reconcile: o.count,
+		Workers:   countWorkers,
+		Gate:      cfg.Gate,
+		Clock:     cfg.Clock,
+		Metrics:   cfg.Metrics,
+		Tracer:    cfg.Tracer,
 	})
 	return o, err
 }
@@ -138,12 +145,13 @@ func (c *Controller) count(ctx context.Context, namespace string) (runner.Result
 // with an old one.
 func (c *Controller) observe(ctx context.Context, namespace string, before decide.Count) (*decide.Counter, error) {
 	var deployments []decide.Deployment
-	err := decode.EachPage(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
-		for i := range page.Items {
-			d := &page.Items[i]
-			deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: c.cfg.Most(d)})
-		}
-	})
+	err := decode.EachPage(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(namespace).List,
+		func(page *v1alpha1.MachineDeploymentList) {
+			for i := range page.Items {
+				d := &page.Items[i]
+				deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: c.cfg.Most(d)})
+			}
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +169,8 @@ func (c *Controller) observe(ctx context.Context, namespace string, before decid
 	}
 	counter := decide.NewCounter(before, sets, deployments)
 	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
-	return counter, decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
+	return counter,
+		decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
 }
 
 // act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its

@@ -47,8 +47,9 @@ func onCounting(t *testing.T, replicas int32, test func(c *counting)) {
 		var err error
 		c.counts, err = New(Config{
 			Machines: c.Machines(), Metadata: c.Metadata(), Events: &c.reported,
-			Namespaces: func() []string { return []string{namespace, "other"} }, Serves: func(n string) bool { return c.served.Load() && n == namespace },
-			Most: func(d *v1alpha1.MachineDeployment) int { return int(d.Spec.Replicas) }, Limits: decide.Limits{Up: 2, Down: 1},
+			Namespaces: func() []string { return []string{namespace, "other"} },
+			Serves:     func(n string) bool { return c.served.Load() && n == namespace },
+			Most:       func(d *v1alpha1.MachineDeployment) int { return int(d.Spec.Replicas) }, Limits: decide.Limits{Up: 2, Down: 1},
 			Period: time.Minute, Gate: &c.gate, Clock: clock.RealClock{},
 		})
 		if err != nil {

@@ -62,7 +62,9 @@ func TestFreezeThatCannotBeWritten(t *testing.T) {
 		"the set is created again with the same name": {func(c *counting, _ int) error {
 			set := c.set()
 			c.Remove("machinesets", namespace, "s")
-			apiserver.Add(c.Server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: set.Labels}, Spec: set.Spec})
+			apiserver.Add(c.Server, &v1alpha1.MachineSet{
+				ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace, Labels: set.Labels}, Spec: set.Spec,
+			})
 			return nil
 		}, 1, 1, false},
 	} {

@@ -52,7 +52,8 @@ func TestRootsShowThatTheServerIsAway(t *testing.T) {
 		from := time.Now()
 		know(reach.Fact{Away: true, From: from})
 		b.wait(time.Hour)
-		if c := b.deployment().Status.Conditions; len(c) != 1 || c[0].Type != v1alpha1.MachineDeploymentAPIServerAway || c[0].Status != corev1.ConditionTrue {
+		if c := b.deployment().Status.Conditions; len(c) != 1 || c[0].Type != v1alpha1.MachineDeploymentAPIServerAway ||
+			c[0].Status != corev1.ConditionTrue {
 			t.Errorf("conditions of the MachineDeployment: %+v", c)
 		}
 		onAlone, _ := b.view.Sets.Get(objectcache.Key(alone))
@@ -80,7 +81,9 @@ func TestRootsShowThatTheServerIsAway(t *testing.T) {
 			events = append(events, strings.Split(e, ":")[0])
 		}
 		slices.Sort(events)
-		if want := []string{"alone Normal APIServerBack", "alone Warning APIServerAway", "d Normal APIServerBack", "d Warning APIServerAway"}; !slices.Equal(events, want) {
+		if want := []string{
+			"alone Normal APIServerBack", "alone Warning APIServerAway", "d Normal APIServerBack", "d Warning APIServerAway",
+		}; !slices.Equal(events, want) {
 			t.Errorf("Events %q, want %q", events, want)
 		}
 	})

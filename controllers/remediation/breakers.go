@@ -235,12 +235,14 @@ func log(ctx context.Context, t disruption.Thresholds, before, after disruption.
 	log := klog.FromContext(ctx).WithValues("thresholds", t.String())
 	for scope, n := range after.Open {
 		if _, was := before.Open[scope]; !was {
-			log.Info("Opened circuit breaker", "scope", counted(scope).String(), telemetry.KeyNamespace, scope.Namespace, "ready", n.Ready, "notReady", n.NotReady)
+			log.Info("Opened circuit breaker", "scope", counted(scope).String(), telemetry.KeyNamespace, scope.Namespace, "ready", n.Ready,
+				"notReady", n.NotReady)
 		}
 	}
 	for scope, n := range before.Open {
 		if _, is := after.Open[scope]; !is {
-			log.Info("Closed circuit breaker", "scope", counted(scope).String(), telemetry.KeyNamespace, scope.Namespace, "ready", n.Ready, "notReady", n.NotReady)
+			log.Info("Closed circuit breaker", "scope", counted(scope).String(), telemetry.KeyNamespace, scope.Namespace, "ready", n.Ready,
+				"notReady", n.NotReady)
 		}
 	}
 }

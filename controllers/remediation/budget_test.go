@@ -118,7 +118,8 @@ func TestExhaustedBudgetHoldsReplacements(t *testing.T) {
 			t.Errorf("conditions %+v are left, and %d machines wait", c, b.Waiting())
 		}
 		events := b.events()
-		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning DeletionsHeld: Unhealthy machines") || !strings.HasPrefix(events[1], "d Normal DeletionsReleased:") {
+		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning DeletionsHeld: Unhealthy machines") ||
+			!strings.HasPrefix(events[1], "d Normal DeletionsReleased:") {
 			t.Errorf("Events %q", events)
 		}
 	})
@@ -203,7 +204,8 @@ func TestBudgetOfARootAtRest(t *testing.T) {
 func TestInvalidBudgetIsReported(t *testing.T) {
 	withBudget(t, "many", func(b *budgeted) {
 		c := machinefacts.MachineDeploymentCondition(&b.deployment().Status, v1alpha1.MachineDeploymentCircuitBreakerOpen)
-		if c == nil || c.Status != corev1.ConditionFalse || c.Reason != v1alpha1.ReasonThresholdsIgnored || !strings.HasPrefix(c.Message, "The annotation "+v1alpha1.AnnotationMaxDeletions) {
+		if c == nil || c.Status != corev1.ConditionFalse || c.Reason != v1alpha1.ReasonThresholdsIgnored ||
+			!strings.HasPrefix(c.Message, "The annotation "+v1alpha1.AnnotationMaxDeletions) {
 			t.Errorf("condition %+v", c)
 		}
 		if events := b.events(); len(events) != 1 || !strings.HasPrefix(events[0], "d Warning ThresholdsIgnored: The annotation") {

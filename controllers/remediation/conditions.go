@@ -14,7 +14,8 @@ import (
 
 // awayMessage is the message of the condition. It has no time, so that replicas that take over do
 // not write it again.
-const awayMessage = "The API server of the target cluster, or that of the control cluster, does not answer. Until it does, no machine is created, fails, is replaced or deleted; " +
+const awayMessage = "The API server of the target cluster, or that of the control cluster, does not answer. Until it does, " +
+	"no machine is created, fails, is replaced or deleted; " +
 	"machines with the label " + v1alpha1.LabelForceDeletion + "=true are deleted without a drain"
 
 // conditionType is the type of a condition. Both kinds of roots have the same.
@@ -80,7 +81,8 @@ func message(open []disruption.Scope, t disruption.Thresholds) string {
 	if isLocal {
 		in, counts = " in namespace "+open[0].Namespace, ", counted in all namespaces"
 	}
-	text := fmt.Sprintf("Unhealthy machines in %s are not replaced%s: at least %d machines, and more than %d %% of them, were not Ready there%s. They are replaced again when less than %d %% have not been Ready for %s",
+	text := fmt.Sprintf("Unhealthy machines in %s are not replaced%s: at least %d machines, and more than %d %% of them, "+
+		"were not Ready there%s. They are replaced again when less than %d %% have not been Ready for %s",
 		strings.Join(names, ", "), in, t.NotReady, t.Percent, counts, t.ClosePercent, t.CloseAfter)
 	if t.TryAfter > 0 {
 		text += fmt.Sprintf("; until then, one after the other, those that have waited for %s", t.TryAfter)

@@ -19,7 +19,8 @@ func TestBreakerOf(t *testing.T) {
 	last := disruption.DefaultThresholds()
 	never := last
 	never.TryAfter = 0
-	const rest = " are not replaced: at least 2 machines, and more than 50 % of them, were not Ready there. They are replaced again when less than 30 % have not been Ready for 5m0s"
+	const rest = " are not replaced: at least 2 machines, and more than 50 % of them, were not Ready there. " +
+		"They are replaced again when less than 30 % have not been Ready for 5m0s"
 	for _, tc := range []struct {
 		open    []disruption.Scope
 		with    disruption.Thresholds
@@ -28,14 +29,16 @@ func TestBreakerOf(t *testing.T) {
 	}{
 		{nil, last, "", condition{}},
 		{nil, last, "ignored", machinefacts.False(v1alpha1.ReasonThresholdsIgnored, "ignored")},
-		{[]disruption.Scope{zone}, never, "", machinefacts.True(v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster"+rest)},
+		{[]disruption.Scope{zone}, never, "", machinefacts.True(v1alpha1.ReasonZoneNotReady,
+			"Unhealthy machines in zone z of the target cluster"+rest)},
 		{[]disruption.Scope{{Zone: "z", Namespace: "n"}}, never, "", machinefacts.True(
 			v1alpha1.ReasonZoneNotReady, "Unhealthy machines in zone z of the target cluster are not replaced in namespace n: "+
 				strings.Replace(strings.TrimPrefix(rest, " are not replaced: "), "there.", "there, counted in all namespaces.", 1),
 		)},
 		{[]disruption.Scope{cluster, zone}, last, "ignored", machinefacts.True(
 			v1alpha1.ReasonTargetNotReady,
-			"Unhealthy machines in the target cluster, zone z of the target cluster"+rest+"; until then, one after the other, those that have waited for 2h0m0s. ignored",
+			"Unhealthy machines in the target cluster, zone z of the target cluster"+rest+
+				"; until then, one after the other, those that have waited for 2h0m0s. ignored",
 		)},
 	} {
 		if got := breakerOf(tc.open, tc.with, tc.ignored); got != tc.want {
@@ -77,7 +80,8 @@ func TestHeldOf(t *testing.T) {
 	} {
 		is := heldOf(tc.by, disruption.Verdict{Waiting: tc.waiting, Unreserved: tc.unreserved}, deletion.Grant{})
 		_, numbers, _ := strings.Cut(is.Message, ":")
-		if got := fmt.Sprint(is.Reason, ":", numbers); tc.want == " " && is != (condition{}) || tc.want != " " && (!is.IsTrue() || !strings.HasPrefix(got, tc.want)) {
+		if got := fmt.Sprint(is.Reason, ":", numbers); tc.want == " " && is != (condition{}) ||
+			tc.want != " " && (!is.IsTrue() || !strings.HasPrefix(got, tc.want)) {
 			t.Errorf("%+v: %s", tc, got)
 		}
 	}

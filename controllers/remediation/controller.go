@@ -59,7 +59,8 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set, and the errors of the
 // thresholds.
 func (c Config) Validate() error {
-	return errors.Join(required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Metrics", "Tracer"), c.Limits.Thresholds.Validate())
+	return errors.Join(required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Metrics", "Tracer"),
+		c.Limits.Thresholds.Validate())
 }
 
 // Controller records disruptions. New returns one; call it before the View is filled.

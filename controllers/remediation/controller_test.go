@@ -86,7 +86,10 @@ func (b *bench) events() []string {
 
 func newBench(t *testing.T, roots ...runtime.Object) *bench {
 	t.Helper()
-	b := &bench{T: t, view: objectcache.NewView(), cluster: target.New(nil), api: machinefake.NewSimpleClientset(roots...), version: 100, spaces: &namespaces{known: true}}
+	b := &bench{
+		T: t, view: objectcache.NewView(), cluster: target.New(nil), api: machinefake.NewSimpleClientset(roots...), version: 100,
+		spaces: &namespaces{known: true},
+	}
 	b.api.PrependReactor("patch", "*", b.patch)
 	thresholds := disruption.DefaultThresholds()
 	thresholds.NotReady = 5 // the machines have no Nodes, so that none counts as Ready
@@ -257,7 +260,8 @@ func TestDarkZoneOpensTheBreaker(t *testing.T) {
 		show(6)
 		b.wait(30 * time.Minute)
 		if c := b.deployment().Status.Conditions; len(c) != 1 || c[0].Type != v1alpha1.MachineDeploymentCircuitBreakerOpen ||
-			c[0].Status != corev1.ConditionTrue || c[0].Reason != v1alpha1.ReasonTargetNotReady || !strings.Contains(c[0].Message, "less than 30 %") {
+			c[0].Status != corev1.ConditionTrue || c[0].Reason != v1alpha1.ReasonTargetNotReady ||
+			!strings.Contains(c[0].Message, "less than 30 %") {
 			t.Errorf("conditions %+v", c)
 		}
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
@@ -287,7 +291,8 @@ func TestDarkZoneOpensTheBreaker(t *testing.T) {
 			t.Error("the annotation is left")
 		}
 		events := b.events()
-		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning CircuitBreakerOpen: Unhealthy machines are not replaced for now: 6 of 10 machines in the target cluster are not Ready") ||
+		if len(events) != 2 || !strings.HasPrefix(events[0],
+			"d Warning CircuitBreakerOpen: Unhealthy machines are not replaced for now: 6 of 10 machines in the target cluster are not Ready") ||
 			!strings.HasPrefix(events[1], "d Normal ReplacementResumed") {
 			t.Errorf("Events %q", events)
 		}
@@ -313,7 +318,8 @@ func TestNewHolderKeepsTheBreakerOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := deployment()
 			if tc.condition != "" {
-				machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen, machinefacts.True(tc.condition, "as before"), time.Unix(1, 0))
+				machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen,
+					machinefacts.True(tc.condition, "as before"), time.Unix(1, 0))
 			}
 			s := set("s", d, 10)
 			during(t, []runtime.Object{d}, func(b *bench) {
@@ -375,7 +381,8 @@ func TestSetsWithoutControllerAreRoots(t *testing.T) {
 			b.feed(machine(alone, i, v1alpha1.MachineUnknown, time.Now()))
 		}
 		b.wait(2 * time.Second)
-		if c := root("alone").Status.Conditions; len(c) != 1 || c[0].Type != v1alpha1.MachineSetCircuitBreakerOpen || c[0].Reason != v1alpha1.ReasonTargetNotReady {
+		if c := root("alone").Status.Conditions; len(c) != 1 || c[0].Type != v1alpha1.MachineSetCircuitBreakerOpen ||
+			c[0].Reason != v1alpha1.ReasonTargetNotReady {
 			t.Errorf("conditions %+v", c)
 		}
 		if c := root("owned").Status.Conditions; len(c) > 0 {
@@ -391,7 +398,9 @@ func TestNoDisruptionBeforeAllSlotsAreCounted(t *testing.T) {
 	s := set("s", d, 2)
 	during(t, []runtime.Object{d}, func(b *bench) {
 		b.Breakers().Receive(map[string]string{"other": "{}"}, []string{"r", "other"})
-		for _, obj := range []any{class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now()), machine(s, 1, v1alpha1.MachineRunning, time.Now())} {
+		for _, obj := range []any{
+			class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now()), machine(s, 1, v1alpha1.MachineRunning, time.Now()),
+		} {
 			b.feed(obj)
 		}
 		b.wait(time.Hour)
@@ -413,7 +422,9 @@ func TestReportsOfOtherReplicasCount(t *testing.T) {
 	s := set("s", d, 2)
 	during(t, []runtime.Object{d}, func(b *bench) {
 		b.Breakers().Receive(map[string]string{"other": `{"counts":{"/z1":{"1":[0,9]}}}`}, []string{"r", "other"})
-		for _, obj := range []any{class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now()), machine(s, 1, v1alpha1.MachineRunning, time.Now())} {
+		for _, obj := range []any{
+			class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now()), machine(s, 1, v1alpha1.MachineRunning, time.Now()),
+		} {
 			b.feed(obj)
 		}
 		b.wait(time.Hour)

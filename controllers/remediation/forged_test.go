@@ -100,7 +100,8 @@ func TestBreakersEnqueueTheirRoots(t *testing.T) {
 		looked = nil
 		m := machine(set("s", nil, 1), 0, v1alpha1.MachineRunning, time.Now())
 		below := func(zone string) {
-			b.breakers.restore(b.cfg.Limits.Thresholds, v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: zone}}})
+			b.breakers.restore(b.cfg.Limits.Thresholds,
+				v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: zone}}})
 		}
 		if below(""); len(looked) > 0 {
 			t.Errorf("the condition of a zone opens the circuit breaker of a cluster, for roots of %q", looked)
@@ -177,7 +178,8 @@ func TestInvalidDisruptionsAreNotOverwritten(t *testing.T) {
 		for _, obj := range []any{class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now().Add(-time.Hour))} {
 			b.feed(obj)
 		}
-		if _, err := b.deployments.reconcile(t.Context(), types.NamespacedName{Namespace: "n", Name: "d"}); err == nil || !strings.Contains(err.Error(), "remove the annotation") {
+		if _, err := b.deployments.reconcile(t.Context(), types.NamespacedName{Namespace: "n", Name: "d"}); err == nil ||
+			!strings.Contains(err.Error(), "remove the annotation") {
 			t.Errorf("want an error that says what to do, got %v", err)
 		}
 		if len(b.api.Actions()) > 0 {

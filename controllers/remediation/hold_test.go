@@ -41,7 +41,8 @@ func TestHoldKeepsUnhealthyMachines(t *testing.T) {
 		}
 		b.wait(10 * time.Minute)
 		c := machinefacts.MachineDeploymentCondition(&b.deployment().Status, v1alpha1.MachineDeploymentDeletionsHeld)
-		if c == nil || c.Reason != v1alpha1.ReasonHoldAnnotation || !strings.Contains(c.Message, ": 1.") || !strings.Contains(c.Message, "Namespace n: incident") {
+		if c == nil || c.Reason != v1alpha1.ReasonHoldAnnotation || !strings.Contains(c.Message, ": 1.") ||
+			!strings.Contains(c.Message, "Namespace n: incident") {
 			t.Errorf("condition %+v", c)
 		}
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
@@ -65,7 +66,8 @@ func TestHoldKeepsUnhealthyMachines(t *testing.T) {
 			t.Errorf("%d machines wait after the hold", n)
 		}
 		events := b.events()
-		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning DeletionsHeld:") || !strings.HasPrefix(events[1], "d Normal DeletionsReleased:") {
+		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning DeletionsHeld:") ||
+			!strings.HasPrefix(events[1], "d Normal DeletionsReleased:") {
 			t.Errorf("Events %q", events)
 		}
 	})

@@ -169,7 +169,10 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 		return runner.Result{RequeueAfter: verdict.Wake}, nil
 	}
 	r.announce(ctx, root, v1alpha1.MachineDeploymentAPIServerAway, away, event{v1alpha1.EventAPIServerAway, away.Message},
-		event{v1alpha1.EventAPIServerBack, "The API servers of target and control cluster answer again; the health timeouts of unhealthy machines begin anew"})
+		event{
+			v1alpha1.EventAPIServerBack,
+			"The API servers of target and control cluster answer again; the health timeouts of unhealthy machines begin anew",
+		})
 	r.announce(ctx, root, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker,
 		event{v1alpha1.EventCircuitBreakerOpen, "Unhealthy machines are not replaced for now: " + numbers(verdict.Open, world.Breakers)},
 		event{v1alpha1.EventReplacementResumed, "Unhealthy machines are replaced again"})

@@ -54,7 +54,8 @@ func (t thresholds) of(root metav1.Object, standing disruption.Snapshots) (is di
 	}
 	if displaced {
 		invalid = append(invalid, fmt.Sprintf(
-			"annotation %s: more than %d different thresholds are in use; have several MachineDeployments and Namespaces use the same", v1alpha1.AnnotationCircuitBreaker, disruption.MaxThresholds))
+			"annotation %s: more than %d different thresholds are in use; have several MachineDeployments and Namespaces use the same",
+			v1alpha1.AnnotationCircuitBreaker, disruption.MaxThresholds))
 	}
 	if len(invalid) == 0 {
 		return is, "", nil

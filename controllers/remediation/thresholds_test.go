@@ -214,7 +214,8 @@ func TestIgnoredThresholdsAreReported(t *testing.T) {
 		b.wait(time.Minute)
 		want := []v1alpha1.MachineDeploymentCondition{{
 			Type: v1alpha1.MachineDeploymentCircuitBreakerOpen, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonThresholdsIgnored,
-			Message: "An annotation with thresholds is ignored, and not-ready=5,percent=50,close-percent=30,close-after=5m0s,try-after=2h0m0s applies: " +
+			Message: "An annotation with thresholds is ignored, and " +
+				"not-ready=5,percent=50,close-percent=30,close-after=5m0s,try-after=2h0m0s applies: " +
 				"annotation fleet.machine.sapcloud.io/circuit-breaker of the object: expected keys and values like not-ready=3,try-after=1h, " +
 				`got "not-ready=3,percent=60%": percent: strconv.Atoi: parsing "60%": invalid syntax`,
 		}}
@@ -243,7 +244,9 @@ func TestIgnoredThresholdsAreReported(t *testing.T) {
 		for _, event := range b.events() {
 			reasons = append(reasons, strings.Join(strings.Fields(event)[1:3], " "))
 		}
-		if want := []string{"Warning ThresholdsIgnored:", "Warning CircuitBreakerOpen:", "Normal ReplacementResumed:"}; !slices.Equal(reasons, want) {
+		if want := []string{
+			"Warning ThresholdsIgnored:", "Warning CircuitBreakerOpen:", "Normal ReplacementResumed:",
+		}; !slices.Equal(reasons, want) {
 			t.Errorf("Events %q, want %q", reasons, want)
 		}
 	})
@@ -288,7 +291,8 @@ func TestThresholdsWithoutTheRightToReadNamespaces(t *testing.T) {
 func TestNewHolderKeepsTheBreakerOfAnAnnotationOpen(t *testing.T) {
 	d := deployment()
 	d.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "not-ready=4,close-after=20m"}
-	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen, machinefacts.True(v1alpha1.ReasonTargetNotReady, "as before"), time.Unix(1, 0))
+	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen,
+		machinefacts.True(v1alpha1.ReasonTargetNotReady, "as before"), time.Unix(1, 0))
 	s := set("s", d, 6)
 	during(t, []runtime.Object{d}, func(b *bench) {
 		b.Breakers().Receive(nil, []string{"r"})
@@ -326,7 +330,8 @@ func TestTooManyThresholds(t *testing.T) {
 		b.wait(5 * time.Second)
 		b.annotate("not-ready=4")
 		b.wait(5 * time.Second)
-		if is := b.breaker(); b.state() != "False ThresholdsIgnored, 1 disruptions" || !strings.Contains(is.Message, "more than 64 different thresholds are in use") {
+		if is := b.breaker(); b.state() != "False ThresholdsIgnored, 1 disruptions" ||
+			!strings.Contains(is.Message, "more than 64 different thresholds are in use") {
 			t.Errorf("%s: %s", b.state(), is.Message)
 		}
 	})
@@ -343,7 +348,9 @@ func TestThresholdsInUse(t *testing.T) {
 		return s
 	}
 	of := func(n int) disruption.Thresholds { t := flags; t.NotReady = n; return t }
-	got := thresholds{flags: flags, namespaces: &namespaces{known: true, set: map[string]string{"a": "not-ready=7", "b": "x", "e": "not-ready=8"}}}.inUse([]metav1.Object{
+	got := thresholds{
+		flags: flags, namespaces: &namespaces{known: true, set: map[string]string{"a": "not-ready=7", "b": "x", "e": "not-ready=8"}},
+	}.inUse([]metav1.Object{
 		in("a", "2", "not-ready=4"), in("a", "1", "not-ready=3"), in("a", "3", "not-ready=3"), in("a", "4", "x"), in("a", "5", "not-ready=2"),
 		in("b", "1", "not-ready=4"), in("b", "2", ""), in("c", "1", ""), in("d", "1", "percent=50"), in("e", "1", ""), in("e", "2", ""),
 	})

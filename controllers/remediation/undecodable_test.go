@@ -39,7 +39,8 @@ func TestUndecodableMachineDelaysNoRemediation(t *testing.T) {
 		}
 		b.view.Machines.Undecodable.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: bad.ObjectMeta}}, false)
 		unknown := machine(set("unknown", d, 1), 0, "", now.Time)
-		b.view.Machines.Undecodable.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: unknown.ObjectMeta}}, false)
+		b.view.Machines.Undecodable.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: unknown.ObjectMeta}},
+			false)
 		b.wait(time.Minute)
 		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-1"}) {
 			t.Errorf("disruptions %v, want one for the machine that is unhealthy", got)

@@ -99,19 +99,23 @@ func TestChangesThatAreCounted(t *testing.T) {
 		do   func()
 		want bool
 	}{
-		"a machine, nothing that counts":   {onMachine(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{"a": "b"} }), false},
-		"a machine, its phase":             {onMachine(func(m *v1alpha1.Machine) { m.Status.CurrentStatus.Phase = v1alpha1.MachineUnknown }), true},
-		"a machine, its controller":        {onMachine(func(m *v1alpha1.Machine) { m.OwnerReferences[0].UID = "u" }), true},
-		"a machine, no controller":         {onMachine(func(m *v1alpha1.Machine) { m.OwnerReferences = nil }), true},
-		"a machine, until when it is kept": {onMachine(func(m *v1alpha1.Machine) { m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Now()} }), true},
-		"a Node, nothing that counts":      {onNode(func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }), false},
-		"a Node, its zone":                 {onNode(func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelTopologyZone: "z2"} }), true},
-		"a Node, its VM":                   {onNode(func(n *corev1.Node) { n.Spec.ProviderID = "other" }), true},
-		"a Node, its machine":              {onNode(func(n *corev1.Node) { n.Annotations = nil }), true},
-		"a request for the report":         {func() { b.breakers.Report() }, true}, // holders and times have no event
-		"the same reports":                 {func() { b.breakers.Receive(maps.Clone(report), []string{"r"}) }, false},
-		"another report":                   {func() { b.breakers.Receive(map[string]string{"other": `{"empty":[1]}`}, []string{"r"}) }, true},
-		"another holder":                   {func() { b.breakers.Receive(report, []string{"other"}) }, true},
+		"a machine, nothing that counts": {onMachine(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{"a": "b"} }), false},
+		"a machine, its phase": {
+			onMachine(func(m *v1alpha1.Machine) { m.Status.CurrentStatus.Phase = v1alpha1.MachineUnknown }), true,
+		},
+		"a machine, its controller": {onMachine(func(m *v1alpha1.Machine) { m.OwnerReferences[0].UID = "u" }), true},
+		"a machine, no controller":  {onMachine(func(m *v1alpha1.Machine) { m.OwnerReferences = nil }), true},
+		"a machine, until when it is kept": {
+			onMachine(func(m *v1alpha1.Machine) { m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: time.Now()} }), true,
+		},
+		"a Node, nothing that counts": {onNode(func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }), false},
+		"a Node, its zone":            {onNode(func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelTopologyZone: "z2"} }), true},
+		"a Node, its VM":              {onNode(func(n *corev1.Node) { n.Spec.ProviderID = "other" }), true},
+		"a Node, its machine":         {onNode(func(n *corev1.Node) { n.Annotations = nil }), true},
+		"a request for the report":    {func() { b.breakers.Report() }, true}, // holders and times have no event
+		"the same reports":            {func() { b.breakers.Receive(maps.Clone(report), []string{"r"}) }, false},
+		"another report":              {func() { b.breakers.Receive(map[string]string{"other": `{"empty":[1]}`}, []string{"r"}) }, true},
+		"another holder":              {func() { b.breakers.Receive(report, []string{"other"}) }, true},
 	} {
 		b.join(m.DeepCopy())
 		b.breakers.Receive(report, []string{"r"})
@@ -151,7 +155,9 @@ func TestPassesWithoutEffect(t *testing.T) {
 	free.Labels, leaving.DeletionTimestamp = nil, &metav1.Time{Time: time.Now()}
 	leaving.Annotations = map[string]string{v1alpha1.AnnotationCircuitBreaker: "invalid"} // it is not reported any more
 	for _, s := range []*v1alpha1.MachineSet{owned, free, root} {
-		machinefacts.SetConditionOfSet(&s.Status, v1alpha1.MachineSetConditionType(v1alpha1.MachineDeploymentAPIServerAway), awayOf(true), time.Unix(1, 0)) // a pass would remove it
+		// A pass would remove it.
+		machinefacts.SetConditionOfSet(&s.Status, v1alpha1.MachineSetConditionType(v1alpha1.MachineDeploymentAPIServerAway),
+			awayOf(true), time.Unix(1, 0))
 	}
 	b := newBench(t, owned, free, root)
 	defer b.end()

@@ -149,7 +149,9 @@ func (u *Controller) search(ctx context.Context, key string) (runner.Result, err
 	}
 	all := decide.NewMachines(u.cfg.Serves, namespace != "")
 	machines := u.cfg.Control.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
-	if err := decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { all.Add(m) }); err != nil {
+	if err := decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) {
+		all.Add(m)
+	}); err != nil {
 		return runner.Result{}, err
 	}
 	u.mu.Lock()
@@ -240,7 +242,9 @@ func annotate(ctx context.Context, nodes nodes, node metav1.Object) error {
 		"uid": node.GetUID(), "resourceVersion": node.GetResourceVersion(), "annotations": map[string]string{v1alpha1.AnnotationNotManaged: "1"},
 	}
 	if decide.HasFinalizer(node) {
-		change["finalizers"] = slices.DeleteFunc(slices.Clone(node.GetFinalizers()), func(f string) bool { return f == v1alpha1.NodeFinalizerName })
+		change["finalizers"] = slices.DeleteFunc(slices.Clone(node.GetFinalizers()), func(f string) bool {
+			return f == v1alpha1.NodeFinalizerName
+		})
 	}
 	body, err := json.Marshal(map[string]any{"metadata": change})
 	if err != nil {

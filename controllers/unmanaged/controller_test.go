@@ -115,7 +115,9 @@ func finalizer(n *corev1.Node) { n.Finalizers = append(n.Finalizers, v1alpha1.No
 
 func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
 	onSearching(t, func(s *searching) {
-		apiserver.Add(s.control, &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: namespace, Labels: map[string]string{v1alpha1.LabelNode: "managed"}}})
+		apiserver.Add(s.control, &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: namespace, Labels: map[string]string{v1alpha1.LabelNode: "managed"}},
+		})
 		s.join("managed", finalizer)
 		s.join("control-plane", nil)
 		s.join("left", finalizer)
@@ -130,7 +132,9 @@ func TestNodesWithoutMachineAreAnnotated(t *testing.T) {
 			s.expect(name, false)
 		}
 		time.Sleep(10 * time.Minute)
-		for name, annotated := range map[string]bool{"managed": false, "control-plane": true, "left": true, "with-finalizer-again": true, "new": false} {
+		for name, annotated := range map[string]bool{
+			"managed": false, "control-plane": true, "left": true, "with-finalizer-again": true, "new": false,
+		} {
 			s.expect(name, annotated)
 		}
 		requests := len(s.target.Requests())
@@ -318,7 +322,9 @@ func TestNodesOfANamespaceAreAnnotated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onSearchingWith(t, func(s *searching, cfg *Config) { cfg.Target, cfg.Targets = nil, s }, func(s *searching) {
 				for _, ns := range []string{namespace, "other"} {
-					apiserver.Add(s.control, &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: ns, Labels: map[string]string{v1alpha1.LabelNode: "of-" + ns}}})
+					apiserver.Add(s.control, &v1alpha1.Machine{
+						ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: ns, Labels: map[string]string{v1alpha1.LabelNode: "of-" + ns}},
+					})
 				}
 				s.join("of-"+namespace, nil)
 				s.join("of-other", nil) // a Node of that name in another cluster
@@ -328,7 +334,8 @@ func TestNodesOfANamespaceAreAnnotated(t *testing.T) {
 				time.Sleep(21 * time.Minute)
 				tc.meanwhile(s)
 				time.Sleep(10 * time.Minute)
-				for node, annotated := range map[string]bool{"of-" + namespace: false, "of-other": tc.want || name == "the Node changes unseen", "left": tc.want, "may-be-another-namespace's": false} {
+				for node, annotated := range map[string]bool{"of-" + namespace: false, "of-other": tc.want ||
+					name == "the Node changes unseen", "left": tc.want, "may-be-another-namespace's": false} {
 					s.expect(node, annotated)
 				}
 				if n := s.target.Count("list nodes"); n != 0 {

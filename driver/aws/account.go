@@ -159,12 +159,14 @@ func (w *webIdentity) Retrieve(ctx context.Context) (sdk.Credentials, error) {
 	switch {
 	case err != nil:
 		return sdk.Credentials{}, err
-	case out.Credentials == nil || out.Credentials.AccessKeyId == nil || out.Credentials.SecretAccessKey == nil || out.Credentials.Expiration == nil:
+	case out.Credentials == nil || out.Credentials.AccessKeyId == nil || out.Credentials.SecretAccessKey == nil ||
+		out.Credentials.Expiration == nil:
 		return sdk.Credentials{}, &strangeError{status: http.StatusOK, why: "it has no temporary credentials"}
 	}
 	return sdk.Credentials{
-		AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey, SessionToken: sdk.ToString(out.Credentials.SessionToken),
-		Source: "WorkloadIdentity", CanExpire: true, Expires: *out.Credentials.Expiration,
+		AccessKeyID: *out.Credentials.AccessKeyId, SecretAccessKey: *out.Credentials.SecretAccessKey,
+		SessionToken: sdk.ToString(out.Credentials.SessionToken), Source: "WorkloadIdentity", CanExpire: true,
+		Expires: *out.Credentials.Expiration,
 	}, nil
 }
 

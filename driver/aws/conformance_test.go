@@ -49,10 +49,11 @@ func newEnv(t *testing.T, stop time.Duration) drivertest.Env {
 		}),
 		// The suite expects a VM to be of use after its create. TestInitialize… are for classes whose VMs
 		// are not.
-		Class: classOf(strings.Replace(validSpec, `"srcAndDstChecksEnabled": false`, `"srcAndDstChecksEnabled": true`, 1)), Secret: accessKey(), UserData: []byte("token: abcdef.0123456789abcdef"),
-		VMs:  cloud.vms,
-		Fail: func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return cloud.fail(way, how) },
-		Hide: func(*testing.T) func() { return cloud.Hide() },
+		Class: classOf(strings.Replace(validSpec, `"srcAndDstChecksEnabled": false`, `"srcAndDstChecksEnabled": true`, 1)), Secret: accessKey(),
+		UserData: []byte("token: abcdef.0123456789abcdef"),
+		VMs:      cloud.vms,
+		Fail:     func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return cloud.fail(way, how) },
+		Hide:     func(*testing.T) func() { return cloud.Hide() },
 		EndVM: func(_ *testing.T, providerID string) {
 			cloud.End(providerID[strings.LastIndex(providerID, "/")+1:], "User initiated")
 		},
@@ -82,9 +83,11 @@ func newEnv(t *testing.T, stop time.Duration) drivertest.Env {
 		},
 		OtherScopes: map[string]map[string][]byte{
 			"another access key": {SecretAccessKeyID: []byte("AKIAI44QH8DHBEXAMPLE"), SecretSecretAccessKey: []byte("another")},
-			"another endpoint":   {SecretAccessKeyIDAlternative: accessKey()[SecretAccessKeyIDAlternative], SecretSecretAccessKeyAlternate: []byte(secret), SecretEndpoint: []byte("http://" + elsewhere)},
-			"a role":             {SecretTokenFile: []byte("/tokens/a"), SecretRoleARN: []byte(role)},
-			"another role":       {SecretTokenFile: []byte("/tokens/a"), SecretRoleARN: []byte(role + "-2")},
+			"another endpoint": {SecretAccessKeyIDAlternative: accessKey()[SecretAccessKeyIDAlternative], SecretSecretAccessKeyAlternate: []byte(
+				secret,
+			), SecretEndpoint: []byte("http://" + elsewhere)},
+			"a role":       {SecretTokenFile: []byte("/tokens/a"), SecretRoleARN: []byte(role)},
+			"another role": {SecretTokenFile: []byte("/tokens/a"), SecretRoleARN: []byte(role + "-2")},
 		},
 		Confidential:  []string{SecretAccessKeyIDAlternative, SecretSecretAccessKeyAlternate, SecretAccessKeyID, SecretSecretAccessKey},
 		MoreThanAPage: 2*fakePage + 1,
@@ -101,8 +104,12 @@ func newEnv(t *testing.T, stop time.Duration) drivertest.Env {
 			"a volume of 0 GiB": strings.Replace(validSpec, `"volumeSize": 50`, `"volumeSize": 0`, 1),
 		},
 		Volumes: map[string]*corev1.PersistentVolumeSpec{
-			"vol-1": {PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "vol-1"}}},
-			"vol-2": {PersistentVolumeSource: corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://eu-west-1a/vol-2"}}},
+			"vol-1": {
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: csiDriver, VolumeHandle: "vol-1"}},
+			},
+			"vol-2": {PersistentVolumeSource: corev1.PersistentVolumeSource{
+				AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://eu-west-1a/vol-2"},
+			}},
 		},
 	}
 }

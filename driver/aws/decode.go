@@ -28,7 +28,8 @@ func ParseProviderSpec(raw []byte) (ProviderSpec, error) {
 // decode reads a provider spec, and validates nothing.
 func decode(raw []byte) (ProviderSpec, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
-		return ProviderSpec{}, errors.New("providerSpec is no object; expected one with at least ami, region, machineType, iam, networkInterfaces and tags")
+		return ProviderSpec{},
+			errors.New("providerSpec is no object; expected one with at least ami, region, machineType, iam, networkInterfaces and tags")
 	}
 	var spec ProviderSpec
 	if err := json.Unmarshal(raw, &spec); err != nil {
@@ -63,7 +64,8 @@ func placementOf(spec ProviderSpec, m *v1alpha1.Machine) (*Placement, error) {
 	}
 	var placement Placement
 	if err := json.Unmarshal([]byte(text), &placement); err != nil {
-		return nil, fmt.Errorf("spec.nodeTemplate.metadata.annotations[%s]: %w; expected a JSON object with fields such as groupName and tenancy", AnnotationPlacement, err)
+		return nil, fmt.Errorf("spec.nodeTemplate.metadata.annotations[%s]: %w; expected a JSON object with fields such as groupName and tenancy",
+			AnnotationPlacement, err)
 	}
 	return &placement, nil
 }

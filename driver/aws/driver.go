@@ -186,10 +186,12 @@ func (a *account) created(target driver.Target, vm types.Instance, err error, re
 		if vm.StateReason != nil {
 			reason = ": " + sdk.ToString(vm.StateReason.Message)
 		}
-		return resp, driver.Errorf(driver.OpCreate, driver.Aborted, "VM %s, which was created for Machine %q, is %s%s; a Machine gets one VM in its life",
+		return resp, driver.Errorf(driver.OpCreate, driver.Aborted,
+			"VM %s, which was created for Machine %q, is %s%s; a Machine gets one VM in its life",
 			a.providerID(vm), target.Machine.Name, vm.State.Name, reason)
 	case sdk.ToString(vm.PrivateDnsName) == "":
-		return resp, driver.Pendingf(driver.OpCreate, driver.Unavailable, "VM %s has no private DNS name yet, which is the name of its Node", a.providerID(vm))
+		return resp, driver.Pendingf(driver.OpCreate, driver.Unavailable,
+			"VM %s has no private DNS name yet, which is the name of its Node", a.providerID(vm))
 	}
 	resp.VM = a.describe(vm)
 	return resp, nil
@@ -213,13 +215,15 @@ func (a *account) rootDevice(ctx context.Context, ami string) (string, error) {
 		return "", a.failed(ctx, driver.OpCreate, err)
 	}
 	if len(out.Images) == 0 {
-		return "", driver.Errorf(driver.OpCreate, driver.InvalidArgument, "providerSpec.ami: the account has no access to an image %q in region %s", ami, a.region)
+		return "", driver.Errorf(driver.OpCreate, driver.InvalidArgument,
+			"providerSpec.ami: the account has no access to an image %q in region %s", ami, a.region)
 	}
 	if name := sdk.ToString(out.Images[0].RootDeviceName); len(out.Images) == 1 && sdk.ToString(out.Images[0].ImageId) == ami && isPath(name) {
 		a.driver.roots.Add(key, name)
 		return name, nil
 	}
-	return "", driver.Errorf(driver.OpCreate, driver.Internal, "the cloud answered with %d images, or another one; expected %q with a root device", len(out.Images), ami)
+	return "", driver.Errorf(driver.OpCreate, driver.Internal,
+		"the cloud answered with %d images, or another one; expected %q with a root device", len(out.Images), ami)
 }
 
 // isPath reports whether a text can be the name of a device.
@@ -239,7 +243,8 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 	}
 	vm, look, err := a.find(ctx, driver.OpStatus, req.Target)
 	switch {
-	case driver.CodeOf(err) == driver.NotFound && look.isUnknown && unseen.IsRecent(unseen.RequestedAt(req.Machine), driver.Now(ctx, d.clock.Now()), settleTime):
+	case driver.CodeOf(err) == driver.NotFound && look.isUnknown &&
+		unseen.IsRecent(unseen.RequestedAt(req.Machine), driver.Now(ctx, d.clock.Now()), settleTime):
 		return driver.GetMachineStatusResponse{}, driver.Pendingf(driver.OpStatus, driver.Unavailable,
 			"the cloud does not show VM %s yet, which it accepted at %s", req.Machine.Spec.ProviderID, unseen.RequestedAt(req.Machine))
 	case err != nil:
@@ -272,15 +277,16 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 		filters = append(filters, filter("tag-key", key))
 	}
 	machines := map[string]string{}
-	err = a.eachPage(ctx, list{op: driver.OpList, filters: filters, size: pageSize, pages: maxPages}, func(page []types.Instance, _ bool) (more bool, err error) {
-		for _, vm := range page {
-			machines[a.providerID(vm)] = nameOf(vm)
-		}
-		if len(machines) > driver.MaxListed {
-			return false, driver.Errorf(driver.OpList, driver.Internal, "the cloud listed more than %d VMs", driver.MaxListed)
-		}
-		return true, nil
-	})
+	err = a.eachPage(ctx, list{op: driver.OpList, filters: filters, size: pageSize, pages: maxPages},
+		func(page []types.Instance, _ bool) (more bool, err error) {
+			for _, vm := range page {
+				machines[a.providerID(vm)] = nameOf(vm)
+			}
+			if len(machines) > driver.MaxListed {
+				return false, driver.Errorf(driver.OpList, driver.Internal, "the cloud listed more than %d VMs", driver.MaxListed)
+			}
+			return true, nil
+		})
 	if err != nil {
 		return driver.ListMachinesResponse{}, err
 	}

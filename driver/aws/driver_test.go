@@ -82,10 +82,12 @@ func TestVMThatIsNotShownYet(t *testing.T) {
 	target := w.target()
 	w.mustCreate(t, target)
 	w.wait(time.Second)
-	if _, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable || !driver.IsPending(err) {
+	if _, err := w.driver.GetMachineStatus(t.Context(),
+		driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable || !driver.IsPending(err) {
 		t.Errorf("status: %v, want Unavailable that is pending", err)
 	}
-	if _, err := w.driver.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable || !driver.IsPending(err) {
+	if _, err := w.driver.InitializeMachine(t.Context(),
+		driver.InitializeMachineRequest{Target: target}); driver.CodeOf(err) != driver.Unavailable || !driver.IsPending(err) {
 		t.Errorf("initialize: %v, want Unavailable that is pending", err)
 	}
 	if resp, err := w.driver.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target}); err != nil || resp.Gone {
@@ -94,7 +96,8 @@ func TestVMThatIsNotShownYet(t *testing.T) {
 	w.mustCreate(t, target)
 	w.wantLiving(t, 1, "after a create that was repeated")
 	w.wait(time.Minute)
-	if _, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.Uninitialized {
+	if _, err := w.driver.GetMachineStatus(t.Context(),
+		driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.Uninitialized {
 		t.Errorf("status later: %v, want Uninitialized", err)
 	}
 }
@@ -130,7 +133,8 @@ func TestVMThatIsGone(t *testing.T) {
 	target := w.target()
 	w.mustCreate(t, target)
 	w.End(strings.TrimPrefix(target.Machine.Spec.ProviderID, providerIDPrefix+region+"/"), "User initiated")
-	if _, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.NotFound {
+	if _, err := w.driver.GetMachineStatus(t.Context(),
+		driver.GetMachineStatusRequest{Target: target}); driver.CodeOf(err) != driver.NotFound {
 		t.Errorf("status: %v, want NotFound", err)
 	}
 	if resp, err := w.driver.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target}); err != nil || !resp.Gone || !resp.Owned {
@@ -178,7 +182,9 @@ func TestCreateIsRepeatedAfterTheTokenIsForgotten(t *testing.T) {
 func TestFirstVMOfAnOldMachine(t *testing.T) {
 	w := newWorld(t, nil)
 	target := w.target()
-	heal := w.Fail(ec2test.Failure{Actions: []string{"RunInstances"}, Code: "InsufficientInstanceCapacity", Status: http.StatusInternalServerError})
+	heal := w.Fail(ec2test.Failure{
+		Actions: []string{"RunInstances"}, Code: "InsufficientInstanceCapacity", Status: http.StatusInternalServerError,
+	})
 	if err := w.create(t, target); driver.CodeOf(err) != driver.ResourceExhausted || target.Machine.Status.LastKnownState != "" {
 		t.Errorf("%v with note %q, want ResourceExhausted and none", err, target.Machine.Status.LastKnownState)
 	}
@@ -200,7 +206,8 @@ func TestInitialize(t *testing.T) {
 		t.Fatalf("status: %v, want Uninitialized", err)
 	}
 	for range 2 {
-		if resp, err := w.driver.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target}); err != nil || resp.ProviderID != target.Machine.Spec.ProviderID {
+		if resp, err := w.driver.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target}); err != nil ||
+			resp.ProviderID != target.Machine.Spec.ProviderID {
 			t.Fatalf("%+v, %v", resp, err)
 		}
 	}
@@ -227,14 +234,16 @@ func TestInitializeChangesNoOtherVM(t *testing.T) {
 	w.mustCreate(t, victim)
 	forger.Machine = forger.Machine.DeepCopy()
 	forger.Machine.UID, forger.Machine.Spec.ProviderID = "uid-of-b", victim.Machine.Spec.ProviderID
-	if _, err := w.driver.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: forger}); driver.CodeOf(err) != driver.NotFound {
+	if _, err := w.driver.InitializeMachine(t.Context(),
+		driver.InitializeMachineRequest{Target: forger}); driver.CodeOf(err) != driver.NotFound {
 		t.Errorf("%v, want NotFound", err)
 	}
 	if !w.Attachments()[0].SourceDestCheck && !w.Attachments()[1].SourceDestCheck {
 		t.Error("the VM of another machine was changed")
 	}
 	victim.Class = classOf(string(changed(t, map[string]any{"srcAndDstChecksEnabled": nil})))
-	if _, err := w.driver.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: victim}); driver.CodeOf(err) != driver.Unimplemented {
+	if _, err := w.driver.InitializeMachine(t.Context(),
+		driver.InitializeMachineRequest{Target: victim}); driver.CodeOf(err) != driver.Unimplemented {
 		t.Errorf("without anything to set: %v, want Unimplemented", err)
 	}
 }
@@ -248,17 +257,20 @@ func TestProviderIDsOfNodes(t *testing.T) {
 	own := target.Machine.Spec.ProviderID
 	target.Machine.Spec.ProviderID = strings.Replace(own, region, zone, 1)
 	target.Class = classOf(string(changed(t, map[string]any{"srcAndDstChecksEnabled": nil})))
-	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil || resp.ProviderID != own || resp.State != "running" {
+	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil ||
+		resp.ProviderID != own || resp.State != "running" {
 		t.Errorf("%q, %v; want %q", resp.ProviderID, err, own)
 	}
 	target.Machine.Spec.ProviderID = "aws:///eu-west-1/i-0a" // EC2 rejects an ID of this length
-	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil || resp.ProviderID != own {
+	if resp, err := w.driver.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target}); err != nil ||
+		resp.ProviderID != own {
 		t.Errorf("with an ID that is malformed: %q, %v; want %q", resp.ProviderID, err, own)
 	}
 	for text, want := range map[string]string{
 		"aws:///eu-west-1/i-0a": "i-0a", "aws:///eu-west-1c/i-0a": "i-0a", "aws:////i-0a": "i-0a",
 		"": "", "aws:///": "", "aws:///eu-west-1": "", "aws:///eu-west-1/": "", "aws:///eu-west-1/i-": "", "aws:///eu-west-1/vol-1": "",
-		"aws:///eu-west-1/i-0A": "", "aws:///eu-west-1/i-0a/x": "", "aws:///eu-west-1/i-0a\n": "", "gce:///p/z/i-0a": "", "aws:///r/i-" + strings.Repeat("0", 33): "",
+		"aws:///eu-west-1/i-0A": "", "aws:///eu-west-1/i-0a/x": "", "aws:///eu-west-1/i-0a\n": "", "gce:///p/z/i-0a": "",
+		"aws:///r/i-" + strings.Repeat("0", 33): "",
 	} {
 		if got, ok := parseProviderID(text); ok != (want != "") || ok && got != want {
 			t.Errorf("%q: %q, %t; want %q", text, got, ok, want)
@@ -343,9 +355,15 @@ func TestWorkloadIdentity(t *testing.T) {
 		want       driver.Code
 		requests   []string
 	}{
-		"valid":                   {write(filepath.Join(dir, "token"), token), role, driver.NotFound, []string{"AssumeRoleWithWebIdentity", "DescribeInstances", "DescribeInstances"}},
-		"another token":           {write(filepath.Join(dir, "other"), "other"), role, driver.Unauthenticated, []string{"AssumeRoleWithWebIdentity", "AssumeRoleWithWebIdentity"}},
-		"another role":            {filepath.Join(dir, "token"), role + "-2", driver.PermissionDenied, []string{"AssumeRoleWithWebIdentity", "AssumeRoleWithWebIdentity"}},
+		"valid": {write(filepath.Join(dir, "token"), token), role, driver.NotFound, []string{
+			"AssumeRoleWithWebIdentity", "DescribeInstances", "DescribeInstances",
+		}},
+		"another token": {write(filepath.Join(dir, "other"), "other"), role, driver.Unauthenticated, []string{
+			"AssumeRoleWithWebIdentity", "AssumeRoleWithWebIdentity",
+		}},
+		"another role": {
+			filepath.Join(dir, "token"), role + "-2", driver.PermissionDenied, []string{"AssumeRoleWithWebIdentity", "AssumeRoleWithWebIdentity"},
+		},
 		"no file":                 {filepath.Join(dir, "none"), role, driver.Unauthenticated, nil},
 		"an empty file":           {write(filepath.Join(dir, "empty"), ""), role, driver.Unauthenticated, nil},
 		"a large file":            {write(filepath.Join(dir, "large"), strings.Repeat("x", maxTokenFile+1)), role, driver.Unauthenticated, nil},
@@ -402,8 +420,8 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 	target := w.target()
 	scope := driver.ScopeRequest{Class: target.Class, Secret: target.Secret, ControlCluster: "control"}
 	for _, how := range []drivertest.Failure{
-		drivertest.Unreachable, drivertest.Nonsense, drivertest.ServerError, drivertest.Throttled, drivertest.BadCredentials, drivertest.Forbidden,
-		drivertest.QuotaExceeded, drivertest.PartialCreate, drivertest.Elsewhere, drivertest.WrongTypes, drivertest.BadID,
+		drivertest.Unreachable, drivertest.Nonsense, drivertest.ServerError, drivertest.Throttled, drivertest.BadCredentials,
+		drivertest.Forbidden, drivertest.QuotaExceeded, drivertest.PartialCreate, drivertest.Elsewhere, drivertest.WrongTypes, drivertest.BadID,
 	} {
 		heal := w.fail(way, how)
 		_, create := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target, UserData: []byte("the-user-data-with-a-token")})

@@ -38,7 +38,8 @@ func (a *account) failed(ctx context.Context, op driver.Op, err error) *driver.E
 // errorOf translates an error of the SDK.
 func errorOf(ctx context.Context, op driver.Op, now time.Time, err error) *driver.Error {
 	if strange, ok := errors.AsType[*strangeError](err); ok {
-		return driver.Errorf(op, httpclient.CodeOf(strange.status), "the cloud's answer is not used, so the effect of the request is not known: %w", strange)
+		return driver.Errorf(op, httpclient.CodeOf(strange.status),
+			"the cloud's answer is not used, so the effect of the request is not known: %w", strange)
 	}
 	if token, ok := errors.AsType[*tokenError](err); ok {
 		return driver.Errorf(op, driver.Unauthenticated, "%w", token)
@@ -47,7 +48,8 @@ func errorOf(ctx context.Context, op driver.Op, now time.Time, err error) *drive
 		return refusalOf(op, now, refusal, err)
 	}
 	if _, ok := errors.AsType[*smithy.DeserializationError](err); ok {
-		return driver.Errorf(op, driver.Unknown, "the cloud's answer cannot be read, so the effect of the request is not known: a value is not in the form that is expected")
+		return driver.Errorf(op, driver.Unknown,
+			"the cloud's answer cannot be read, so the effect of the request is not known: a value is not in the form that is expected")
 	}
 	if cause, ok := errors.AsType[*url.Error](err); ok {
 		err = cause // without the SDK's own words
@@ -102,7 +104,8 @@ func codeOf(code string, status int) driver.Code {
 		return driver.AlreadyExists
 	case codeVMNotFound, codeNICNotFound, codeVolumeNotFound:
 		return driver.NotFound
-	case "AuthFailure", "ExpiredToken", "ExpiredTokenException", "IDPRejectedClaim", "IncompleteSignature", "InvalidClientTokenId", "InvalidIdentityToken",
+	case "AuthFailure", "ExpiredToken", "ExpiredTokenException", "IDPRejectedClaim", "IncompleteSignature",
+		"InvalidClientTokenId", "InvalidIdentityToken",
 		"MissingAuthenticationToken", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException":
 		return driver.Unauthenticated
 	case "AccessDenied", "AccessDeniedException", "Blocked", "OptInRequired", "UnauthorizedOperation":
@@ -128,7 +131,8 @@ func codeOf(code string, status int) driver.Code {
 // isThrottled reports whether an error code means that there were too many requests.
 func isThrottled(code string) bool {
 	switch code {
-	case "BandwidthLimitExceeded", "EC2ThrottledException", "RequestLimitExceeded", "RequestThrottled", "RequestThrottledException", "SlowDown",
+	case "BandwidthLimitExceeded", "EC2ThrottledException", "RequestLimitExceeded", "RequestThrottled",
+		"RequestThrottledException", "SlowDown",
 		"Throttling", "ThrottlingException", "TooManyRequestsException":
 		return true
 	}

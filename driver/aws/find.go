@@ -75,7 +75,9 @@ func (a *account) vm(ctx context.Context, op driver.Op, id string) (found types.
 
 // findByUID returns the VM with the Machine's UID in one of some states. It stops at the second
 // one. Errors: NotFound, OutOfRange.
-func (a *account) findByUID(ctx context.Context, op driver.Op, target driver.Target, states []types.InstanceStateName) (found types.Instance, err error) {
+func (a *account) findByUID(
+	ctx context.Context, op driver.Op, target driver.Target, states []types.InstanceStateName,
+) (found types.Instance, err error) {
 	known := false
 	err = a.eachByUID(ctx, op, target, states, func(page []types.Instance, _ bool) (more bool, err error) {
 		for _, vm := range page {
@@ -105,14 +107,16 @@ func (a *account) createdBefore(ctx context.Context, target driver.Target) (type
 	}
 	ended, err := a.findByUID(ctx, driver.OpCreate, target, ending())
 	if driver.CodeOf(err) == driver.OutOfRange {
-		err = driver.Errorf(driver.OpCreate, driver.Aborted, "several VMs that were created for Machine %q have ended; a Machine gets one VM in its life", target.Machine.Name)
+		err = driver.Errorf(driver.OpCreate, driver.Aborted,
+			"several VMs that were created for Machine %q have ended; a Machine gets one VM in its life", target.Machine.Name)
 	}
 	return ended, err
 }
 
 // eachByUID is eachPage of the VMs with the Machine's UID.
 func (a *account) eachByUID(
-	ctx context.Context, op driver.Op, target driver.Target, states []types.InstanceStateName, use func(page []types.Instance, isLast bool) (more bool, err error),
+	ctx context.Context, op driver.Op, target driver.Target, states []types.InstanceStateName,
+	use func(page []types.Instance, isLast bool) (more bool, err error),
 ) error {
 	uid := string(target.Machine.UID)
 	if uid == "" {
@@ -152,7 +156,9 @@ func (a *account) eachPage(ctx context.Context, l list, use func(page []types.In
 
 // page reads the page of a list that has a token.
 func (a *account) page(ctx context.Context, l list, token string) (vms []types.Instance, next string, err error) {
-	out, err := a.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: l.filters, MaxResults: sdk.Int32(l.size), NextToken: optional(token)})
+	out, err := a.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+		Filters: l.filters, MaxResults: sdk.Int32(l.size), NextToken: optional(token),
+	})
 	if err != nil {
 		return nil, "", a.failed(ctx, l.op, err)
 	}
@@ -243,7 +249,8 @@ func verify(op driver.Op, vm types.Instance, target driver.Target) error {
 	}
 	uid, has := fromTags(vm.Tags)[TagMachineUID]
 	if name := nameOf(vm); name != target.Machine.Name || has && uid != string(target.Machine.UID) {
-		return driver.Errorf(op, driver.Internal, "the cloud answered with VM %q of Machine %q with UID %q; expected that of Machine %q with UID %q",
+		return driver.Errorf(op, driver.Internal,
+			"the cloud answered with VM %q of Machine %q with UID %q; expected that of Machine %q with UID %q",
 			sdk.ToString(vm.InstanceId), name, uid, target.Machine.Name, target.Machine.UID)
 	}
 	return nil
@@ -294,7 +301,8 @@ func parseProviderID(text string) (id string, ok bool) {
 // isID reports whether a text can be an ID of the cloud with this prefix.
 func isID(text, prefix string) bool {
 	digits, ok := strings.CutPrefix(text, prefix)
-	return ok && digits != "" && len(digits) <= 32 && !strings.ContainsFunc(digits, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') })
+	return ok && digits != "" && len(digits) <= 32 &&
+		!strings.ContainsFunc(digits, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') })
 }
 
 // describe returns what the fleet knows of a VM.

@@ -89,7 +89,8 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.InvalidArgument, "%w", err)
 	}
 	if isInitialized(spec) {
-		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "the provider spec has no field that is set after the create")
+		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented,
+			"the provider spec has no field that is set after the create")
 	}
 	a, err := d.account(driver.OpInitialize, req.Class, req.Secret)
 	if err != nil {
@@ -104,7 +105,8 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	}
 	for _, missing := range toInitialize(spec, vm) {
 		if !isID(missing.nic, nicPrefix) {
-			return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Internal, "the cloud answered with a network interface %q", missing.nic)
+			return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Internal,
+				"the cloud answered with a network interface %q", missing.nic)
 		}
 		if err := a.set(ctx, missing); err != nil {
 			return driver.InitializeMachineResponse{}, a.failed(ctx, driver.OpInitialize, err)
@@ -116,7 +118,9 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 // set sets what a network interface lacks.
 func (a *account) set(ctx context.Context, s setting) (err error) {
 	if s.prefixes > 0 {
-		_, err = a.ec2.AssignIpv6Addresses(ctx, &ec2.AssignIpv6AddressesInput{NetworkInterfaceId: sdk.String(s.nic), Ipv6PrefixCount: sdk.Int32(s.prefixes)})
+		_, err = a.ec2.AssignIpv6Addresses(ctx, &ec2.AssignIpv6AddressesInput{
+			NetworkInterfaceId: sdk.String(s.nic), Ipv6PrefixCount: sdk.Int32(s.prefixes),
+		})
 		return err
 	}
 	_, err = a.ec2.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{

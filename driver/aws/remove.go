@@ -147,7 +147,9 @@ func (a *account) unused(
 	if kind == driver.ResourceDisk {
 		prefix = volumePrefix
 		var out *ec2.DescribeVolumesOutput
-		out, err = a.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{Filters: filters, MaxResults: sdk.Int32(size), NextToken: optional(token)})
+		out, err = a.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{
+			Filters: filters, MaxResults: sdk.Int32(size), NextToken: optional(token),
+		})
 		if err == nil {
 			next = sdk.ToString(out.NextToken)
 			for _, v := range out.Volumes {
@@ -156,7 +158,9 @@ func (a *account) unused(
 		}
 	} else {
 		var out *ec2.DescribeNetworkInterfacesOutput
-		out, err = a.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: sdk.Int32(size), NextToken: optional(token)})
+		out, err = a.ec2.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{
+			Filters: filters, MaxResults: sdk.Int32(size), NextToken: optional(token),
+		})
 		if err == nil {
 			next = sdk.ToString(out.NextToken)
 			for _, n := range out.NetworkInterfaces {

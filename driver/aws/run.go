@@ -34,7 +34,8 @@ func clientToken(uid string) string {
 
 // needsRootDevice reports whether a create has to know the name of the image's root device.
 func needsRootDevice(spec ProviderSpec) bool {
-	return len(spec.BlockDevices) == 1 || slices.ContainsFunc(spec.BlockDevices, func(d BlockDevice) bool { return d.DeviceName == RootDeviceName })
+	return len(spec.BlockDevices) == 1 ||
+		slices.ContainsFunc(spec.BlockDevices, func(d BlockDevice) bool { return d.DeviceName == RootDeviceName })
 }
 
 // runInput returns the request that creates a VM. It is the same for the same arguments: EC2
@@ -98,8 +99,9 @@ func blockDevices(devices []BlockDevice, rootDevice string) (list []types.BlockD
 			name = rootDevice
 		}
 		volume := &types.EbsBlockDevice{
-			DeleteOnTermination: orTrue(d.EBS.DeleteOnTermination), Encrypted: sdk.Bool(d.EBS.Encrypted), KmsKeyId: d.EBS.KMSKeyID, SnapshotId: d.EBS.SnapshotID,
-			Throughput: d.EBS.Throughput, VolumeSize: sdk.Int32(d.EBS.VolumeSize), VolumeType: types.VolumeType(d.EBS.VolumeType),
+			DeleteOnTermination: orTrue(d.EBS.DeleteOnTermination), Encrypted: sdk.Bool(d.EBS.Encrypted), KmsKeyId: d.EBS.KMSKeyID,
+			SnapshotId: d.EBS.SnapshotID, Throughput: d.EBS.Throughput, VolumeSize: sdk.Int32(d.EBS.VolumeSize),
+			VolumeType: types.VolumeType(d.EBS.VolumeType),
 		}
 		if d.EBS.IOPS > 0 {
 			volume.Iops = sdk.Int32(d.EBS.IOPS)
@@ -174,7 +176,8 @@ func placementInput(p *Placement) *types.Placement {
 		return nil
 	}
 	return &types.Placement{
-		GroupId: p.GroupID, GroupName: p.GroupName, Tenancy: types.Tenancy(sdk.ToString(p.Tenancy)), HostId: p.HostID, HostResourceGroupArn: p.HostResourceGroupARN,
-		PartitionNumber: p.PartitionNumber, Affinity: p.Affinity, AvailabilityZone: p.AvailabilityZone, SpreadDomain: p.SpreadDomain,
+		GroupId: p.GroupID, GroupName: p.GroupName, Tenancy: types.Tenancy(sdk.ToString(p.Tenancy)), HostId: p.HostID,
+		HostResourceGroupArn: p.HostResourceGroupARN, PartitionNumber: p.PartitionNumber, Affinity: p.Affinity,
+		AvailabilityZone: p.AvailabilityZone, SpreadDomain: p.SpreadDomain,
 	}
 }

@@ -51,17 +51,20 @@ func parseSecret(data map[string][]byte) (identity, error) {
 			return identity{}, fmt.Errorf("the Secret has an empty key %q; expected the path of a file with a token", SecretTokenFile)
 		}
 		if id.roleARN == "" {
-			return identity{}, fmt.Errorf("the Secret has no key %q, which %q requires; add the ARN of the role to assume", SecretRoleARN, SecretTokenFile)
+			return identity{}, fmt.Errorf("the Secret has no key %q, which %q requires; add the ARN of the role to assume",
+				SecretRoleARN, SecretTokenFile)
 		}
 		return id, nil
 	}
 	id.accessKeyID = value(SecretAccessKeyID, SecretAccessKeyIDAlternative)
 	id.secretAccessKey = value(SecretSecretAccessKey, SecretSecretAccessKeyAlternate)
 	if id.accessKeyID == "" {
-		return identity{}, fmt.Errorf("the Secret has none of the keys %q, %q and %q; expected one of them", SecretAccessKeyID, SecretAccessKeyIDAlternative, SecretTokenFile)
+		return identity{}, fmt.Errorf("the Secret has none of the keys %q, %q and %q; expected one of them",
+			SecretAccessKeyID, SecretAccessKeyIDAlternative, SecretTokenFile)
 	}
 	if id.secretAccessKey == "" {
-		return identity{}, fmt.Errorf("the Secret has none of the keys %q and %q; expected one of them", SecretSecretAccessKey, SecretSecretAccessKeyAlternate)
+		return identity{}, fmt.Errorf("the Secret has none of the keys %q and %q; expected one of them",
+			SecretSecretAccessKey, SecretSecretAccessKeyAlternate)
 	}
 	return id, nil
 }

@@ -44,7 +44,8 @@ const validSpec = `{
 func settings() ec2test.Settings {
 	return ec2test.Settings{
 		Region: region, AccessKeys: map[string]string{"AKIAIOSFODNN7EXAMPLE": secret}, Roles: map[string]string{role: token},
-		Images: map[string]string{"ami-0c3484dbcde4c4d0c": "/dev/xvda"}, Subnets: map[string]string{"subnet-1": zone}, MachineTypes: []string{"m5.large"},
+		Images: map[string]string{"ami-0c3484dbcde4c4d0c": "/dev/xvda"}, Subnets: map[string]string{"subnet-1": zone},
+		MachineTypes: []string{"m5.large"},
 	}
 }
 
@@ -136,7 +137,9 @@ func (s *site) fail(way *brokenWay, how drivertest.Failure) (heal func()) {
 	case drivertest.ServerError:
 		return s.Fail(ec2test.Failure{Code: "InternalError", Status: http.StatusInternalServerError})
 	case drivertest.Throttled:
-		return s.Fail(ec2test.Failure{Code: "RequestLimitExceeded", Status: http.StatusServiceUnavailable, RetryAfterSeconds: int(drivertest.ThrottledFor.Seconds())})
+		return s.Fail(ec2test.Failure{
+			Code: "RequestLimitExceeded", Status: http.StatusServiceUnavailable, RetryAfterSeconds: int(drivertest.ThrottledFor.Seconds()),
+		})
 	case drivertest.QuotaExceeded:
 		return s.Fail(ec2test.Failure{Actions: run, Code: "VcpuLimitExceeded", Status: http.StatusBadRequest})
 	case drivertest.NoCapacity:
@@ -213,15 +216,20 @@ func lie(how drivertest.Failure, form url.Values) string {
 		}
 		return prefix + id
 	}
-	instance := "<item><instanceId>" + ofID("i-") + "</instanceId><instanceState><name>running</name></instanceState><privateDnsName>other</privateDnsName>" +
+	instance := "<item><instanceId>" + ofID("i-") +
+		"</instanceId><instanceState><name>running</name></instanceState><privateDnsName>other</privateDnsName>" +
 		"<placement><availabilityZone>eu-west-1a</availabilityZone></placement><tagSet>" + tags + "</tagSet></item>"
 	name := form.Get("Action")
 	part := map[string][2]string{
 		"RunInstances": {"instancesSet", instance}, "TerminateInstances": {"instancesSet", instance},
-		"DescribeInstances":         {"reservationSet", "<item><instancesSet>" + instance + "</instancesSet></item>"},
-		"DescribeImages":            {"imagesSet", "<item><imageId>" + ofID("ami-") + "</imageId><rootDeviceName>/dev/xvda</rootDeviceName></item>"},
-		"DescribeNetworkInterfaces": {"networkInterfaceSet", "<item><networkInterfaceId>" + ofID("eni-") + "</networkInterfaceId><tagSet>" + tags + "</tagSet></item>"},
-		"DescribeVolumes":           {"volumeSet", "<item><volumeId>" + ofID("vol-") + "</volumeId><tagSet>" + tags + "</tagSet></item>"},
+		"DescribeInstances": {"reservationSet", "<item><instancesSet>" + instance + "</instancesSet></item>"},
+		"DescribeImages": {
+			"imagesSet", "<item><imageId>" + ofID("ami-") + "</imageId><rootDeviceName>/dev/xvda</rootDeviceName></item>",
+		},
+		"DescribeNetworkInterfaces": {
+			"networkInterfaceSet", "<item><networkInterfaceId>" + ofID("eni-") + "</networkInterfaceId><tagSet>" + tags + "</tagSet></item>",
+		},
+		"DescribeVolumes": {"volumeSet", "<item><volumeId>" + ofID("vol-") + "</volumeId><tagSet>" + tags + "</tagSet></item>"},
 	}[name]
 	switch how { //nolint:exhaustive // all others have the part
 	case drivertest.Endless:
@@ -237,5 +245,7 @@ func tagXML(key, value string) string {
 }
 
 func reply(r *http.Request, status int, body string) *http.Response {
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader([]byte(body)))}
+	return &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Request: r, Body: io.NopCloser(bytes.NewReader([]byte(body))),
+	}
 }

@@ -127,7 +127,8 @@ func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRe
 		return driver.DeleteResourceResponse{}, err
 	}
 	if r.MachineUID == "" {
-		return driver.DeleteResourceResponse{}, driver.Errorf(driver.OpSweep, driver.InvalidArgument, "%s %q without the UID of its Machine", r.Kind, r.ID)
+		return driver.DeleteResourceResponse{},
+			driver.Errorf(driver.OpSweep, driver.InvalidArgument, "%s %q without the UID of its Machine", r.Kind, r.ID)
 	}
 	a, err := d.account(driver.OpSweep, req.Class, req.Secret)
 	if err != nil {
@@ -195,7 +196,8 @@ func (a *account) hasLeftover(ctx context.Context, r driver.Resource, tags map[s
 // what this fleet has created.
 func mayBeSwept(op driver.Op, req driver.ScopeRequest) error {
 	if req.ControlCluster == "" {
-		return driver.Errorf(op, driver.InvalidArgument, "the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")
+		return driver.Errorf(op, driver.InvalidArgument,
+			"the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")
 	}
 	return nil
 }

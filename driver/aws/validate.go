@@ -68,7 +68,8 @@ func validateBlockDevices(devices []BlockDevice, path *field.Path) (errs field.E
 		}
 		names[device.DeviceName] = true
 		if len(devices) > 1 && device.DeviceName != RootDeviceName && !isDataDevice(device.DeviceName) {
-			errs = append(errs, field.Invalid(at.Child("deviceName"), device.DeviceName, "expected "+RootDeviceName+", /dev/sd[a-z] or /dev/xvd[a-c][a-z]"))
+			errs = append(errs,
+				field.Invalid(at.Child("deviceName"), device.DeviceName, "expected "+RootDeviceName+", /dev/sd[a-z] or /dev/xvd[a-c][a-z]"))
 		}
 		errs = append(errs, validateEBS(device.EBS, at.Child("ebs"))...)
 	}
@@ -175,7 +176,8 @@ func validateCapacityReservation(reservation *CapacityReservation, path *field.P
 		}
 	}
 	if set > 1 {
-		errs = append(errs, field.Forbidden(path, "expected at most one of capacityReservationPreference, capacityReservationId and capacityReservationResourceGroupArn"))
+		errs = append(errs, field.Forbidden(path,
+			"expected at most one of capacityReservationPreference, capacityReservationId and capacityReservationResourceGroupArn"))
 	}
 	return errs
 }

@@ -65,7 +65,9 @@ func TestGroupThatWasDeletedEndsTheDeletion(t *testing.T) {
 
 // A VM that the cloud does not show yet is not gone.
 func TestVMThatIsNotShownYetIsNotGone(t *testing.T) {
-	for name, isNew := range map[string]bool{"of a new machine, whose create was not recorded": true, "of a machine whose create was recorded": false} {
+	for name, isNew := range map[string]bool{
+		"of a new machine, whose create was not recorded": true, "of a machine whose create was recorded": false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, azuretest.Config{})
 			s.HideVMs(true)

@@ -165,7 +165,9 @@ func TestSpansOfRequests(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]int{"azure.token_get": 1, "azure.virtual_machine_get": 2, "azure.nic_get": 2, "azure.nic_create": 1, "azure.virtual_machine_create": 1} {
+	for name, want := range map[string]int{
+		"azure.token_get": 1, "azure.virtual_machine_get": 2, "azure.nic_get": 2, "azure.nic_create": 1, "azure.virtual_machine_create": 1,
+	} {
 		if count[name] != want {
 			t.Errorf("%d spans %s, want %d: %v", count[name], name, want, count)
 		}

@@ -171,11 +171,15 @@ func TestRemaining(t *testing.T) {
 		want   int
 		ok     bool
 	}{
-		"nothing":               {http.Header{}, 0, false},
-		"of the subscription":   {left("1199"), 1199, true},
-		"of the other kind":     {http.Header{"X-Ms-Ratelimit-Remaining-Subscription-Reads": {"1"}}, 0, false},
-		"of the provider":       {http.Header{"X-Ms-Ratelimit-Remaining-Resource": {"Microsoft.Compute/PutVM3Min;107,Microsoft.Compute/PutVM30Min;87"}}, 87, true},
-		"of both":               {http.Header{"X-Ms-Ratelimit-Remaining-Subscription-Writes": {"5"}, "X-Ms-Ratelimit-Remaining-Resource": {"a;107"}}, 5, true},
+		"nothing":             {http.Header{}, 0, false},
+		"of the subscription": {left("1199"), 1199, true},
+		"of the other kind":   {http.Header{"X-Ms-Ratelimit-Remaining-Subscription-Reads": {"1"}}, 0, false},
+		"of the provider": {
+			http.Header{"X-Ms-Ratelimit-Remaining-Resource": {"Microsoft.Compute/PutVM3Min;107,Microsoft.Compute/PutVM30Min;87"}}, 87, true,
+		},
+		"of both": {
+			http.Header{"X-Ms-Ratelimit-Remaining-Subscription-Writes": {"5"}, "X-Ms-Ratelimit-Remaining-Resource": {"a;107"}}, 5, true,
+		},
 		"nonsense":              {left("many"), 0, false},
 		"a negative number":     {left("-4"), 0, false},
 		"nonsense of providers": {http.Header{"X-Ms-Ratelimit-Remaining-Resource": {"a;b;c,;,"}}, 0, false},

@@ -117,7 +117,9 @@ func newEnv(t *testing.T, spec string) drivertest.Env {
 			}
 			return machines
 		},
-		OtherScopes:   map[string]map[string][]byte{"another subscription": other(azure.SecretSubscriptionID, "00000000-0000-0000-0000-00000000000b")},
+		OtherScopes: map[string]map[string][]byte{
+			"another subscription": other(azure.SecretSubscriptionID, "00000000-0000-0000-0000-00000000000b"),
+		},
 		Confidential:  []string{azure.SecretClientSecret},
 		MoreThanAPage: 2*pageSize + 1,
 		BadSpecs: map[string]string{
@@ -183,7 +185,8 @@ func (s *site) fail(way *brokenWay, how drivertest.Failure) (heal func()) {
 	if fault, ok := map[drivertest.Failure]azuretest.Fault{
 		drivertest.NoAnswer: azuretest.NoAnswer, drivertest.LostAnswer: azuretest.LostAnswer, drivertest.ServerError: azuretest.ServerError,
 		drivertest.Throttled: azuretest.Throttled, drivertest.QuotaExceeded: azuretest.Quota, drivertest.NoCapacity: azuretest.NoCapacity,
-		drivertest.PartialCreate: azuretest.PartialCreate, drivertest.BadCredentials: azuretest.Unauthorized, drivertest.Forbidden: azuretest.Forbidden,
+		drivertest.PartialCreate: azuretest.PartialCreate, drivertest.BadCredentials: azuretest.Unauthorized,
+		drivertest.Forbidden: azuretest.Forbidden,
 	}[how]; ok {
 		s.Fail(fault)
 		return func() {

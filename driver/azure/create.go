@@ -49,7 +49,8 @@ func (d *Driver) create(ctx context.Context, req driver.CreateMachineRequest) (v
 	case req.Machine.UID == "":
 		return resource{}, "", s.withoutUID(req.Target)
 	case len(name) > maxVMName || !isName(name):
-		return resource{}, "", s.invalid("the name %q of the Machine cannot be that of a VM; expected at most %d letters, digits, - and .", name, maxVMName)
+		return resource{}, "",
+			s.invalid("the name %q of the Machine cannot be that of a VM; expected at most %d letters, digits, - and .", name, maxVMName)
 	case len(bytes.TrimSpace(req.UserData)) == 0:
 		return resource{}, "", s.invalid("data[userData]: Required value")
 	}
@@ -103,7 +104,8 @@ func (s *session) vacancy(ctx context.Context, t driver.Target) (vm resource, v 
 		}
 	}
 	return resource{}, nil, driver.Errorf(s.op, driver.AlreadyExists,
-		"resource group %s has resources of others with each of the names that the VM of Machine %s can have; delete them, or use another resource group",
+		"resource group %s has resources of others with each of the names that the VM of Machine %s can have; delete them, "+
+			"or use another resource group",
 		s.at.resourceGroup, t.Machine.Name)
 }
 
@@ -186,7 +188,9 @@ func (s *session) disksFromImages(ctx context.Context, t driver.Target, p parts)
 // ensure returns a network interface or a disk of the Machine, and creates one if there is none;
 // known contains what was read, or is the zero value. Errors: Unavailable while it is being
 // created, AlreadyExists for one of another Machine.
-func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, known resource, put func(context.Context) error) (resource, error) {
+func (s *session) ensure(
+	ctx context.Context, t driver.Target, id resourceID, known resource, put func(context.Context) error,
+) (resource, error) {
 	if known.id == (resourceID{}) {
 		_, err := send(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, put(ctx) })
 		if err == nil { // the answer has not all of it
@@ -202,9 +206,11 @@ func (s *session) ensure(ctx context.Context, t driver.Target, id resourceID, kn
 		failure.RetryAfter = underWayFor
 		return resource{}, failure
 	case !known.isOf(t):
-		return resource{}, driver.Errorf(s.op, driver.AlreadyExists, "%s exists and is not of this Machine; delete it, or rename the Machine", id.name)
+		return resource{},
+			driver.Errorf(s.op, driver.AlreadyExists, "%s exists and is not of this Machine; delete it, or rename the Machine", id.name)
 	case !known.is(stateSucceeded):
-		return resource{}, driver.Errorf(s.op, driver.Aborted, "%s, which an earlier create has created, is in the state %s", id.name, known.state)
+		return resource{},
+			driver.Errorf(s.op, driver.Aborted, "%s, which an earlier create has created, is in the state %s", id.name, known.state)
 	}
 	return known, nil
 }

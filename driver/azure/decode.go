@@ -75,7 +75,8 @@ func decode(raw []byte) (ProviderSpec, error) {
 	var spec ProviderSpec
 	err := json.Unmarshal(raw, &spec)
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return ProviderSpec{}, fmt.Errorf("%s: a JSON %s; expected %s", strings.TrimSuffix("providerSpec."+mistyped.Field, "."), mistyped.Value, mistyped.Type)
+		return ProviderSpec{}, fmt.Errorf("%s: a JSON %s; expected %s",
+			strings.TrimSuffix("providerSpec."+mistyped.Field, "."), mistyped.Value, mistyped.Type)
 	}
 	if err != nil {
 		return ProviderSpec{}, fmt.Errorf("providerSpec: %w; expected a JSON object", err)

@@ -85,7 +85,9 @@ func New(cfg Config) (*Driver, error) {
 	}
 	d := &Driver{clouds: maps.Clone(cfg.Clouds), tokenDir: cfg.TokenDirectory, clock: cfg.Clock, userAgent: cfg.UserAgent}
 	if d.clouds == nil {
-		d.clouds = map[string]cloud.Configuration{cloudPublic: cloud.AzurePublic, cloudGovernment: cloud.AzureGovernment, cloudChina: cloud.AzureChina}
+		d.clouds = map[string]cloud.Configuration{
+			cloudPublic: cloud.AzurePublic, cloudGovernment: cloud.AzureGovernment, cloudChina: cloud.AzureChina,
+		}
 	}
 	if d.tokenDir == "" {
 		d.tokenDir = TokenDirectory

@@ -75,7 +75,8 @@ func tokenError(op driver.Op, now time.Time, resp *http.Response) *driver.Error 
 	if raw, err := runtime.Payload(resp); err != nil || json.Unmarshal(raw, &body) != nil || body.Error == "" {
 		failure = driver.Errorf(op, code, "a request for a token was answered by %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	} else {
-		failure = driver.Errorf(op, code, "Entra ID issues no token: %s (AADSTS%s); check tenant, client and its secret", body.Error, strings.Trim(fmt.Sprint(body.Number), "[]"))
+		failure = driver.Errorf(op, code, "Entra ID issues no token: %s (AADSTS%s); check tenant, client and its secret",
+			body.Error, strings.Trim(fmt.Sprint(body.Number), "[]"))
 	}
 	failure.RetryAfter, failure.Throttled = httpclient.RetryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
 	return failure
@@ -101,9 +102,11 @@ func answerError(op driver.Op, now time.Time, resp *http.Response) *driver.Error
 	}
 	raw, err := runtime.Payload(resp)
 	if err != nil || json.Unmarshal(raw, &body) != nil || body.Error.Code == "" {
-		return driver.Errorf(op, httpclient.CodeOf(resp.StatusCode), "a server that is not the cloud answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+		return driver.Errorf(op, httpclient.CodeOf(resp.StatusCode), "a server that is not the cloud answered %d %s",
+			resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	failure := driver.Errorf(op, codeOf(resp.StatusCode, body.Error.Code, body.Error.Message), "%w", &refusedError{body.Error.Code, body.Error.Message})
+	failure := driver.Errorf(op, codeOf(resp.StatusCode, body.Error.Code, body.Error.Message),
+		"%w", &refusedError{body.Error.Code, body.Error.Message})
 	failure.RetryAfter, failure.Throttled = httpclient.RetryAfter(resp.Header, now), resp.StatusCode == http.StatusTooManyRequests
 	return failure
 }

@@ -38,16 +38,18 @@ func TestErrorMap(t *testing.T) {
 		code, message string
 		want          driver.Code
 	}{
-		"no VM":                     {404, "ResourceNotFound", "", driver.NotFound},
-		"no resource group":         {404, "ResourceGroupNotFound", "", driver.InvalidArgument},
-		"no subscription":           {404, "SubscriptionNotFound", "", driver.InvalidArgument},
-		"no network":                {404, "ParentResourceNotFound", "", driver.InvalidArgument},
-		"no image":                  {404, "PlatformImageNotFound", "", driver.InvalidArgument},
-		"an unknown 404":            {404, "Gone", "", driver.Unknown},
-		"no capacity":               {409, "AllocationFailed", "", driver.ResourceExhausted},
-		"no capacity in the zone":   {409, "ZonalAllocationFailed", "", driver.ResourceExhausted},
-		"no such size":              {409, "SkuNotAvailable", "", driver.ResourceExhausted},
-		"quota":                     {409, "OperationNotAllowed", "Operation results in exceeding approved Total Regional Cores quota.", driver.ResourceExhausted},
+		"no VM":                   {404, "ResourceNotFound", "", driver.NotFound},
+		"no resource group":       {404, "ResourceGroupNotFound", "", driver.InvalidArgument},
+		"no subscription":         {404, "SubscriptionNotFound", "", driver.InvalidArgument},
+		"no network":              {404, "ParentResourceNotFound", "", driver.InvalidArgument},
+		"no image":                {404, "PlatformImageNotFound", "", driver.InvalidArgument},
+		"an unknown 404":          {404, "Gone", "", driver.Unknown},
+		"no capacity":             {409, "AllocationFailed", "", driver.ResourceExhausted},
+		"no capacity in the zone": {409, "ZonalAllocationFailed", "", driver.ResourceExhausted},
+		"no such size":            {409, "SkuNotAvailable", "", driver.ResourceExhausted},
+		"quota": {
+			409, "OperationNotAllowed", "Operation results in exceeding approved Total Regional Cores quota.", driver.ResourceExhausted,
+		},
 		"resource quota":            {409, "ResourceQuotaExceeded", "", driver.ResourceExhausted},
 		"no address":                {400, "SubnetIsFull", "", driver.ResourceExhausted},
 		"size not supported":        {400, "BadRequest", "The size is not  supported in zone 2.", driver.ResourceExhausted},
@@ -83,8 +85,9 @@ func TestAnswersOfOthers(t *testing.T) {
 		body   string
 		want   driver.Code
 	}{
-		"404 of a proxy": {404, "<html>s3cret", driver.Unknown}, "403": {403, "s3cret", driver.PermissionDenied}, "407": {407, "", driver.Unauthenticated},
-		"502": {502, "", driver.Unavailable}, "500": {500, "null", driver.Unknown}, "an error without a code": {404, `{"error": "s3cret"}`, driver.Unknown},
+		"404 of a proxy": {404, "<html>s3cret", driver.Unknown}, "403": {403, "s3cret", driver.PermissionDenied},
+		"407": {407, "", driver.Unauthenticated}, "502": {502, "", driver.Unavailable}, "500": {500, "null", driver.Unknown},
+		"an error without a code": {404, `{"error": "s3cret"}`, driver.Unknown},
 	} {
 		err := answerError(driver.OpStatus, time.Time{}, answer(c.status, nil, c.body)) //nolint:bodyclose // it is in memory
 		if err.Code != c.want || strings.Contains(err.Error(), "s3cret") {
@@ -99,7 +102,8 @@ func TestRetryAfter(t *testing.T) {
 		"17": 17 * time.Second, "": 0, "-3": 0, "soon": 0, "99999": driver.MaxRetryAfter,
 		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0,
 	} {
-		err := answerError(driver.OpStatus, now, answer(429, map[string]string{"Retry-After": text}, refusal("TooManyRequests", ""))) //nolint:bodyclose // it is in memory
+		//nolint:bodyclose // it is in memory
+		err := answerError(driver.OpStatus, now, answer(429, map[string]string{"Retry-After": text}, refusal("TooManyRequests", "")))
 		if err.RetryAfter != want {
 			t.Errorf("%q: %v, want %v", text, err.RetryAfter, want)
 		}
@@ -126,7 +130,8 @@ func TestErrorsWithoutAnAnswer(t *testing.T) {
 		"not decoded":         {t.Context(), errors.New("unmarshalling s3cret"), driver.Unknown},
 		"budget":              {t.Context(), &budgetError{writes, 3 * time.Second}, driver.Unavailable},
 		"the driver's own":    {t.Context(), fmt.Errorf("x: %w", driver.Errorf(driver.OpCreate, driver.Aborted, "y")), driver.Aborted},
-		"an answer":           {t.Context(), runtime.NewResponseError(answer(404, nil, refusal("ResourceNotFound", "x"))), driver.NotFound}, //nolint:bodyclose // it is in memory
+		//nolint:bodyclose // it is in memory
+		"an answer": {t.Context(), runtime.NewResponseError(answer(404, nil, refusal("ResourceNotFound", "x"))), driver.NotFound},
 	} {
 		err := toError(c.ctx, driver.OpCreate, time.Time{}, c.err)
 		if err.Code != c.want || strings.Contains(err.Error(), "s3cret") {
@@ -147,8 +152,10 @@ func TestErrorsOfTokens(t *testing.T) {
 		want   driver.Code
 		text   string
 	}{
-		`{"error": "invalid_client", "error_description": "AADSTS7000215: s3cret", "error_codes": [7000215]}`: {401, driver.Unauthenticated, "AADSTS7000215"},
-		`{"error": "temporarily_unavailable", "error_codes": [90033]}`:                                        {503, driver.Unavailable, "AADSTS90033"},
+		`{"error": "invalid_client", "error_description": "AADSTS7000215: s3cret", "error_codes": [7000215]}`: {
+			401, driver.Unauthenticated, "AADSTS7000215",
+		},
+		`{"error": "temporarily_unavailable", "error_codes": [90033]}`: {503, driver.Unavailable, "AADSTS90033"},
 		`<html>s3cret`: {400, driver.Unauthenticated, "400"},
 	} {
 		err := tokenError(driver.OpCreate, time.Time{}, answer(c.status, nil, body)) //nolint:bodyclose // it is in memory
@@ -163,7 +170,8 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(429, "3", []byte(refusal("TooManyRequests", "x")))
 	f.Add(503, "Fri, 02 Jan 2026 03:04:05 GMT", []byte(`<html>`))
 	f.Fuzz(func(t *testing.T, status int, after string, body []byte) {
-		err := answerError(driver.OpStatus, time.Time{}, answer(status, map[string]string{"Retry-After": after}, string(body))) //nolint:bodyclose // it is in memory
+		//nolint:bodyclose // it is in memory
+		err := answerError(driver.OpStatus, time.Time{}, answer(status, map[string]string{"Retry-After": after}, string(body)))
 		if err.Code == driver.OK || err.RetryAfter < 0 || err.RetryAfter > driver.MaxRetryAfter {
 			t.Errorf("%d %q %q: %v, retry after %v", status, after, body, err, err.RetryAfter)
 		}

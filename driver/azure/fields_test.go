@@ -18,7 +18,8 @@ import (
 // provider that have no effect.
 func TestUnknownFields(t *testing.T) {
 	withoutEffect := []string{
-		"properties.networkProfile.networkInterfaces", "properties.osProfile.adminPassword", "properties.osProfile.computerName", "properties.osProfile.customData",
+		"properties.networkProfile.networkInterfaces", "properties.osProfile.adminPassword", "properties.osProfile.computerName",
+		"properties.osProfile.customData",
 		"properties.storageProfile.osDisk.name",
 	}
 	for path, tc := range map[string]struct {
@@ -26,13 +27,15 @@ func TestUnknownFields(t *testing.T) {
 		want  string
 	}{
 		"location": {"westeurope", ""},
-		"properties securityProfile encryptionAtHost":                    {true, "properties.securityProfile.encryptionAtHost"},
-		"properties storageProfile osDisk managedDisk diskEncryptionSet": {map[string]string{"id": "s"}, "properties.storageProfile.osDisk.managedDisk.diskEncryptionSet"},
-		"properties storageProfile osDisk managedDisk id":                {"disk", "properties.storageProfile.osDisk.managedDisk.id"},
-		"properties storageProfile dataDisks diskEncryptionSet":          {"s", "properties.storageProfile.dataDisks[].diskEncryptionSet"},
-		"properties additionalCapabilities":                              {map[string]bool{"ultraSSDEnabled": true}, "properties.additionalCapabilities"},
-		"properties priority":                                            {"Spot", "properties.priority"},
-		"priority":                                                       {"Spot", "priority"},
+		"properties securityProfile encryptionAtHost": {true, "properties.securityProfile.encryptionAtHost"},
+		"properties storageProfile osDisk managedDisk diskEncryptionSet": {
+			map[string]string{"id": "s"}, "properties.storageProfile.osDisk.managedDisk.diskEncryptionSet",
+		},
+		"properties storageProfile osDisk managedDisk id":       {"disk", "properties.storageProfile.osDisk.managedDisk.id"},
+		"properties storageProfile dataDisks diskEncryptionSet": {"s", "properties.storageProfile.dataDisks[].diskEncryptionSet"},
+		"properties additionalCapabilities":                     {map[string]bool{"ultraSSDEnabled": true}, "properties.additionalCapabilities"},
+		"properties priority":                                   {"Spot", "properties.priority"},
+		"priority":                                              {"Spot", "priority"},
 	} {
 		want := slices.Clone(withoutEffect)
 		if tc.want != "" {
@@ -46,7 +49,8 @@ func TestUnknownFields(t *testing.T) {
 		}
 	}
 	class := &v1alpha1.MachineClass{ProviderSpec: runtime.RawExtension{Raw: []byte(`{"location": 5}`)}}
-	if _, err := (*Driver)(nil).GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class}); driver.CodeOf(err) != driver.InvalidArgument {
+	if _, err := (*Driver)(nil).
+		GetUnknownFields(t.Context(), driver.GetUnknownFieldsRequest{Class: class}); driver.CodeOf(err) != driver.InvalidArgument {
 		t.Errorf("a spec that cannot be decoded: %v, want InvalidArgument", err)
 	}
 }
@@ -60,7 +64,8 @@ func TestDocumentedClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := 0
-		for _, document := range regexp.MustCompile("(?ms)^apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\n.*?^(?:---|```)$").FindAllString(string(content), -1) {
+		for _, document := range regexp.MustCompile("(?ms)^apiVersion: machine.sapcloud.io/v1alpha1\nkind: MachineClass\n.*?^(?:---|```)$").
+			FindAllString(string(content), -1) {
 			found++
 			var class v1alpha1.MachineClass
 			if err := yaml.Unmarshal([]byte(strings.TrimRight(document, "-`")), &class); err != nil {

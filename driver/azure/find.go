@@ -244,8 +244,10 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 		return driver.GetMachineStatusResponse{}, err
 	}
 	vm, left, err := s.find(ctx, req.Target)
-	if requested := unseen.RequestedAt(req.Machine); driver.CodeOf(err) == driver.NotFound && !left && unseen.IsRecent(requested, driver.Now(ctx, d.clock.Now()), settleTime) {
-		return driver.GetMachineStatusResponse{}, driver.Pendingf(s.op, driver.Unavailable, "the cloud does not show the VM yet, which it accepted at %s", requested)
+	if requested := unseen.RequestedAt(req.Machine); driver.CodeOf(err) == driver.NotFound && !left &&
+		unseen.IsRecent(requested, driver.Now(ctx, d.clock.Now()), settleTime) {
+		return driver.GetMachineStatusResponse{}, driver.Pendingf(s.op, driver.Unavailable,
+			"the cloud does not show the VM yet, which it accepted at %s", requested)
 	}
 	if err != nil {
 		return driver.GetMachineStatusResponse{Left: left}, err
@@ -279,7 +281,9 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	if err != nil || shortage == "" {
 		return driver.InitializeMachineResponse{VM: describe(vm)}, err
 	}
-	if _, err = send(ctx, s, func(ctx context.Context) (any, error) { return s.vms.BeginStart(ctx, vm.id.group, vm.id.name, nil) }); err != nil {
+	if _, err = send(ctx, s, func(ctx context.Context) (any, error) {
+		return s.vms.BeginStart(ctx, vm.id.group, vm.id.name, nil)
+	}); err != nil {
 		return driver.InitializeMachineResponse{}, err
 	}
 	return driver.InitializeMachineResponse{}, driver.Errorf(s.op, driver.ResourceExhausted, "%s", shortage)

@@ -298,7 +298,8 @@ func TestOneTokenForManyCalls(t *testing.T) {
 	}
 	of.Secret[azure.SecretClientSecret] = []byte("w-r-o-n-g-secret")
 	_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: of})
-	if driver.CodeOf(err) != driver.Unauthenticated || !strings.Contains(err.Error(), "7000215") || strings.Contains(err.Error(), "w-r-o-n-g") {
+	if driver.CodeOf(err) != driver.Unauthenticated || !strings.Contains(err.Error(), "7000215") ||
+		strings.Contains(err.Error(), "w-r-o-n-g") {
 		t.Errorf("with a wrong secret: %v; want Unauthenticated with the code of Entra ID, and without the secret", err)
 	}
 }

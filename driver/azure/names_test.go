@@ -31,7 +31,8 @@ func TestProviderIDs(t *testing.T) {
 	const own = "azure:///subscriptions/S/resourceGroups/g" + vms + "vm"
 	for text, want := range map[string]string{
 		own: "/subscriptions/S/resourceGroups/g" + vms + "vm",
-		"azure:///subscriptions/s/resourcegroups/G/providers/microsoft.compute/virtualmachines/VM": "/subscriptions/s/resourceGroups/g" + vms + "VM",
+		"azure:///subscriptions/s/resourcegroups/G/providers/microsoft.compute/virtualmachines/VM": "/subscriptions/s/resourceGroups/g" + vms +
+			"VM",
 
 		"azure:///westeurope/vm":                            "/subscriptions/S/resourceGroups/class" + vms + "vm",
 		strings.Replace(own, "/S/", "/other/", 1):           "",
@@ -82,24 +83,34 @@ func TestSecrets(t *testing.T) {
 		data map[string][]byte
 		want string // of the error
 	}{
-		"new keys":                  {with("clientID=c", "clientSecret=s3cret\n", "subscriptionID= s ", "tenantID=t"), ""},
-		"old keys":                  {with("azureClientId=c", "azureClientSecret=s3cret", "azureSubscriptionId=s", "azureTenantId=t"), ""},
-		"workload identity":         {with("clientID=c", token, "subscriptionID=s", "tenantID=t"), ""},
-		"new keys count":            {with("clientID=c", "azureClientId=../x", "clientSecret=s3cret", "subscriptionID=s", "tenantID=t"), ""},
-		"no client":                 {with("clientSecret=s3cret", "subscriptionID=s", "tenantID=t"), "data[clientID]"},
-		"no subscription":           {with("clientID=c", "clientSecret=s3cret", "tenantID=t"), "data[subscriptionID]"},
-		"no tenant":                 {with("clientID=c", "clientSecret=s3cret", "subscriptionID=s", "tenantID= "), "data[tenantID]"},
-		"no secret":                 {with("clientID=c", "subscriptionID=s", "tenantID=t"), "data[clientSecret]"},
-		"two secrets":               {with("clientID=c", "clientSecret=s3cret", token, "subscriptionID=s", "tenantID=t"), "data[workloadIdentityTokenFile]"},
-		"another file":              {with("clientID=c", "workloadIdentityTokenFile=/etc/passwd", "subscriptionID=s", "tenantID=t"), "data[workloadIdentityTokenFile]"},
-		"a way to another file":     {with("clientID=c", "workloadIdentityTokenFile=/var/run/tokens/../x", "subscriptionID=s", "tenantID=t"), "data[workloadIdentityTokenFile]"},
-		"the directory itself":      {with("clientID=c", "workloadIdentityTokenFile=/var/run/tokens/", "subscriptionID=s", "tenantID=t"), "data[workloadIdentityTokenFile]"},
+		"new keys":          {with("clientID=c", "clientSecret=s3cret\n", "subscriptionID= s ", "tenantID=t"), ""},
+		"old keys":          {with("azureClientId=c", "azureClientSecret=s3cret", "azureSubscriptionId=s", "azureTenantId=t"), ""},
+		"workload identity": {with("clientID=c", token, "subscriptionID=s", "tenantID=t"), ""},
+		"new keys count":    {with("clientID=c", "azureClientId=../x", "clientSecret=s3cret", "subscriptionID=s", "tenantID=t"), ""},
+		"no client":         {with("clientSecret=s3cret", "subscriptionID=s", "tenantID=t"), "data[clientID]"},
+		"no subscription":   {with("clientID=c", "clientSecret=s3cret", "tenantID=t"), "data[subscriptionID]"},
+		"no tenant":         {with("clientID=c", "clientSecret=s3cret", "subscriptionID=s", "tenantID= "), "data[tenantID]"},
+		"no secret":         {with("clientID=c", "subscriptionID=s", "tenantID=t"), "data[clientSecret]"},
+		"two secrets": {
+			with("clientID=c", "clientSecret=s3cret", token, "subscriptionID=s", "tenantID=t"), "data[workloadIdentityTokenFile]",
+		},
+		"another file": {
+			with("clientID=c", "workloadIdentityTokenFile=/etc/passwd", "subscriptionID=s", "tenantID=t"), "data[workloadIdentityTokenFile]",
+		},
+		"a way to another file": {
+			with("clientID=c", "workloadIdentityTokenFile=/var/run/tokens/../x", "subscriptionID=s", "tenantID=t"),
+			"data[workloadIdentityTokenFile]",
+		},
+		"the directory itself": {
+			with("clientID=c", "workloadIdentityTokenFile=/var/run/tokens/", "subscriptionID=s", "tenantID=t"), "data[workloadIdentityTokenFile]",
+		},
 		"a secret at another place": {with("clientID=s3cret/s3cret", "clientSecret=s3cret", "subscriptionID=s", "tenantID=t"), "data[clientID]"},
 	} {
 		got, err := parseSecret(c.data, cloudPublic, directory)
 		switch {
 		case c.want == "":
-			if err != nil || got.subscription != "s" || got.tenant != "t" || got.client != "c" || got.secret == "" && got.tokenFile == "" || strings.ContainsAny(got.secret, "\n") {
+			if err != nil || got.subscription != "s" || got.tenant != "t" || got.client != "c" || got.secret == "" && got.tokenFile == "" ||
+				strings.ContainsAny(got.secret, "\n") {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}
 		case err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret"):

@@ -70,11 +70,13 @@ func (s *session) agree(ctx context.Context, plan armcompute.Plan) error {
 	})
 	switch {
 	case driver.CodeOf(err) == driver.NotFound:
-		return driver.Errorf(s.op, driver.NotFound, "the marketplace has no agreement for plan %s:%s:%s, so that it cannot be accepted: %w", publisher, product, name, err)
+		return driver.Errorf(s.op, driver.NotFound, "the marketplace has no agreement for plan %s:%s:%s, so that it cannot be accepted: %w",
+			publisher, product, name, err)
 	case err != nil:
 		return err
 	case terms.Properties == nil:
-		return driver.Errorf(s.op, driver.Internal, "the cloud answered with an agreement without terms for plan %s:%s:%s", publisher, product, name)
+		return driver.Errorf(s.op, driver.Internal, "the cloud answered with an agreement without terms for plan %s:%s:%s",
+			publisher, product, name)
 	case value(terms.Properties.Accepted):
 		return nil
 	}

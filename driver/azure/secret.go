@@ -48,7 +48,8 @@ func parseSecret(data map[string][]byte, cloud, tokens string) (credentials, err
 	}
 	at := field.NewPath("data")
 	errs := slices.Concat(
-		identifier(at.Key(SecretSubscriptionID), c.subscription), identifier(at.Key(SecretTenantID), c.tenant), identifier(at.Key(SecretClientID), c.client),
+		identifier(at.Key(SecretSubscriptionID), c.subscription), identifier(at.Key(SecretTenantID), c.tenant),
+		identifier(at.Key(SecretClientID), c.client),
 	)
 	switch {
 	case c.secret == "" && c.tokenFile == "":
@@ -59,7 +60,8 @@ func parseSecret(data map[string][]byte, cloud, tokens string) (credentials, err
 		// A client that can write the Secret chooses the file, and must not have other files of this
 		// process sent to the cloud.
 		if in, err := filepath.Rel(tokens, filepath.Clean(c.tokenFile)); tokens == "" || err != nil || !filepath.IsLocal(in) || in == "." {
-			errs = append(errs, field.Forbidden(at.Key(SecretTokenFile), fmt.Sprintf("expected a file in %q, as the fleet's operator has configured", tokens)))
+			errs = append(errs,
+				field.Forbidden(at.Key(SecretTokenFile), fmt.Sprintf("expected a file in %q, as the fleet's operator has configured", tokens)))
 		}
 	}
 	return c, errs.ToAggregate()

@@ -65,15 +65,18 @@ func changed(t *testing.T, path string, value any) []byte {
 
 func TestValidSpecs(t *testing.T) {
 	for name, raw := range map[string][]byte{
-		"every field":                      []byte(fullSpec),
-		"an unknown field":                 changed(t, "properties futureField", "x"),
-		"another case of a field":          []byte(strings.Replace(fullSpec, `"resourceGroup"`, `"ResourceGroup"`, 1)),
-		"a URN":                            changed(t, "properties storageProfile imageReference", map[string]any{"urn": "p:o:s:v", "skipMarketplaceAgreement": true}),
-		"a shared image":                   changed(t, "properties storageProfile imageReference", map[string]any{"sharedGalleryImageID": "/SharedGalleries/g"}),
-		"no cloud":                         changed(t, "cloudConfiguration", nil),
-		"no data disks":                    changed(t, "properties storageProfile dataDisks", nil),
-		"an empty reservation":             changed(t, "properties capacityReservation", map[string]any{}),
-		"a reservation in lower case":      changed(t, "properties capacityReservation capacityReservationGroupID", "/subscriptions/s/resourcegroups/g/providers/microsoft.compute/capacityreservationgroups/r"),
+		"every field":             []byte(fullSpec),
+		"an unknown field":        changed(t, "properties futureField", "x"),
+		"another case of a field": []byte(strings.Replace(fullSpec, `"resourceGroup"`, `"ResourceGroup"`, 1)),
+		"a URN": changed(t,
+			"properties storageProfile imageReference", map[string]any{"urn": "p:o:s:v", "skipMarketplaceAgreement": true}),
+		"a shared image": changed(t,
+			"properties storageProfile imageReference", map[string]any{"sharedGalleryImageID": "/SharedGalleries/g"}),
+		"no cloud":             changed(t, "cloudConfiguration", nil),
+		"no data disks":        changed(t, "properties storageProfile dataDisks", nil),
+		"an empty reservation": changed(t, "properties capacityReservation", map[string]any{}),
+		"a reservation in lower case": changed(t, "properties capacityReservation capacityReservationGroupID",
+			"/subscriptions/s/resourcegroups/g/providers/microsoft.compute/capacityreservationgroups/r"),
 		"an empty availability set":        changed(t, "properties availabilitySet", map[string]any{}),
 		"an empty type of a controller":    changed(t, "properties storageProfile diskControllerType", ""),
 		"no profile of security":           changed(t, "properties securityProfile", nil),
@@ -96,37 +99,60 @@ func TestInvalidSpecs(t *testing.T) {
 		raw  []byte
 		want string // path of the field
 	}{
-		"no object":                 {[]byte(`"x"`), "providerSpec: a JSON string"},
-		"no JSON":                   {[]byte(`{`), "providerSpec: "},
-		"nothing":                   {nil, "providerSpec: "},
-		"mistyped":                  {changed(t, "properties zone", "2"), "providerSpec.properties.zone: a JSON string"},
-		"no location":               {changed(t, "location", nil), "providerSpec.location"},
-		"no resource group":         {changed(t, "resourceGroup", " "), "providerSpec.resourceGroup"},
-		"a path":                    {changed(t, "resourceGroup", "a/../b"), "providerSpec.resourceGroup"},
-		"no network":                {changed(t, "subnetInfo vnetName", nil), "providerSpec.subnetInfo.vnetName"},
-		"no subnet":                 {changed(t, "subnetInfo subnetName", nil), "providerSpec.subnetInfo.subnetName"},
-		"no size":                   {changed(t, "properties hardwareProfile vmSize", nil), properties + "hardwareProfile.vmSize"},
-		"no user":                   {changed(t, "properties osProfile adminUsername", nil), properties + "osProfile.adminUsername"},
-		"no image":                  {changed(t, "properties storageProfile imageReference", map[string]any{}), storage + "imageReference: Forbidden: 0 of"},
-		"two images":                {changed(t, "properties storageProfile imageReference id", "/image"), storage + "imageReference: Forbidden: 2 of"},
-		"a URN of three parts":      {changed(t, "properties storageProfile imageReference", map[string]any{"urn": "p:o:s"}), storage + "imageReference.urn"},
-		"a URN without a version":   {changed(t, "properties storageProfile imageReference", map[string]any{"urn": "p:o:s:"}), storage + "imageReference.urn"},
-		"an unknown controller":     {changed(t, "properties storageProfile diskControllerType", "IDE"), storage + "diskControllerType"},
-		"no create option":          {changed(t, "properties storageProfile osDisk createOption", nil), storage + "osDisk.createOption"},
-		"an OS disk of 0":           {changed(t, "properties storageProfile osDisk diskSizeGB", 0), storage + "osDisk.diskSizeGB"},
-		"an unknown encryption":     {changed(t, "properties storageProfile osDisk managedDisk securityProfile securityEncryptionType", "ROT13"), storage + "osDisk.managedDisk.securityProfile.securityEncryptionType"},
-		"a negative LUN":            {changed(t, "properties storageProfile dataDisks lun", -1), storage + "dataDisks[0].lun"},
-		"two disks with one LUN":    {changed(t, "properties storageProfile dataDisks lun", 1), storage + "dataDisks[1].lun"},
-		"a data disk of 0":          {changed(t, "properties storageProfile dataDisks diskSizeGB", 0), storage + "dataDisks[0].diskSizeGB"},
-		"no type of storage":        {changed(t, "properties storageProfile dataDisks storageAccountType", ""), storage + "dataDisks[0].storageAccountType"},
-		"a path as a disk's name":   {changed(t, "properties storageProfile dataDisks name", "../x"), storage + "dataDisks[0].name"},
-		"two images of a disk":      {changed(t, "properties storageProfile dataDisks imageRef urn", "p:o:s:v"), storage + "dataDisks[0].imageRef"},
-		"no placement":              {changed(t, "properties zone", nil), "providerSpec.properties: Forbidden: 0 of"},
-		"two placements":            {changed(t, "properties virtualMachineScaleSet", map[string]any{"id": "/vmss"}), "providerSpec.properties: Forbidden: 2 of"},
-		"no ID of a reservation":    {changed(t, "properties capacityReservation capacityReservationGroupID", "r"), properties + "capacityReservation.capacityReservationGroupID"},
-		"ID of something else":      {changed(t, "properties capacityReservation capacityReservationGroupID", "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d"), properties + "capacityReservation.capacityReservationGroupID"},
-		"unknown type of security":  {changed(t, "properties securityProfile securityType", "Obscurity"), properties + "securityProfile.securityType"},
-		"unknown set of machines":   {changed(t, "properties machineSet", map[string]any{"id": "/x", "kind": "herd"}), properties + "machineSet.kind"},
+		"no object":         {[]byte(`"x"`), "providerSpec: a JSON string"},
+		"no JSON":           {[]byte(`{`), "providerSpec: "},
+		"nothing":           {nil, "providerSpec: "},
+		"mistyped":          {changed(t, "properties zone", "2"), "providerSpec.properties.zone: a JSON string"},
+		"no location":       {changed(t, "location", nil), "providerSpec.location"},
+		"no resource group": {changed(t, "resourceGroup", " "), "providerSpec.resourceGroup"},
+		"a path":            {changed(t, "resourceGroup", "a/../b"), "providerSpec.resourceGroup"},
+		"no network":        {changed(t, "subnetInfo vnetName", nil), "providerSpec.subnetInfo.vnetName"},
+		"no subnet":         {changed(t, "subnetInfo subnetName", nil), "providerSpec.subnetInfo.subnetName"},
+		"no size":           {changed(t, "properties hardwareProfile vmSize", nil), properties + "hardwareProfile.vmSize"},
+		"no user":           {changed(t, "properties osProfile adminUsername", nil), properties + "osProfile.adminUsername"},
+		"no image": {
+			changed(t, "properties storageProfile imageReference", map[string]any{}), storage + "imageReference: Forbidden: 0 of",
+		},
+		"two images": {
+			changed(t, "properties storageProfile imageReference id", "/image"), storage + "imageReference: Forbidden: 2 of",
+		},
+		"a URN of three parts": {
+			changed(t, "properties storageProfile imageReference", map[string]any{"urn": "p:o:s"}), storage + "imageReference.urn",
+		},
+		"a URN without a version": {
+			changed(t, "properties storageProfile imageReference", map[string]any{"urn": "p:o:s:"}), storage + "imageReference.urn",
+		},
+		"an unknown controller": {changed(t, "properties storageProfile diskControllerType", "IDE"), storage + "diskControllerType"},
+		"no create option":      {changed(t, "properties storageProfile osDisk createOption", nil), storage + "osDisk.createOption"},
+		"an OS disk of 0":       {changed(t, "properties storageProfile osDisk diskSizeGB", 0), storage + "osDisk.diskSizeGB"},
+		"an unknown encryption": {
+			changed(t, "properties storageProfile osDisk managedDisk securityProfile securityEncryptionType", "ROT13"),
+			storage + "osDisk.managedDisk.securityProfile.securityEncryptionType",
+		},
+		"a negative LUN":         {changed(t, "properties storageProfile dataDisks lun", -1), storage + "dataDisks[0].lun"},
+		"two disks with one LUN": {changed(t, "properties storageProfile dataDisks lun", 1), storage + "dataDisks[1].lun"},
+		"a data disk of 0":       {changed(t, "properties storageProfile dataDisks diskSizeGB", 0), storage + "dataDisks[0].diskSizeGB"},
+		"no type of storage": {
+			changed(t, "properties storageProfile dataDisks storageAccountType", ""), storage + "dataDisks[0].storageAccountType",
+		},
+		"a path as a disk's name": {changed(t, "properties storageProfile dataDisks name", "../x"), storage + "dataDisks[0].name"},
+		"two images of a disk": {
+			changed(t, "properties storageProfile dataDisks imageRef urn", "p:o:s:v"), storage + "dataDisks[0].imageRef",
+		},
+		"no placement": {changed(t, "properties zone", nil), "providerSpec.properties: Forbidden: 0 of"},
+		"two placements": {
+			changed(t, "properties virtualMachineScaleSet", map[string]any{"id": "/vmss"}), "providerSpec.properties: Forbidden: 2 of",
+		},
+		"no ID of a reservation": {changed(t, "properties capacityReservation capacityReservationGroupID", "r"), properties +
+			"capacityReservation.capacityReservationGroupID"},
+		"ID of something else": {changed(t, "properties capacityReservation capacityReservationGroupID",
+			"/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d"), properties + "capacityReservation.capacityReservationGroupID"},
+		"unknown type of security": {
+			changed(t, "properties securityProfile securityType", "Obscurity"), properties + "securityProfile.securityType",
+		},
+		"unknown set of machines": {
+			changed(t, "properties machineSet", map[string]any{"id": "/x", "kind": "herd"}), properties + "machineSet.kind",
+		},
 		"unknown cloud":             {changed(t, "cloudConfiguration name", "AzureMoon"), "providerSpec.cloudConfiguration.name"},
 		"no tags":                   {changed(t, "tags", nil), "providerSpec.tags"},
 		"no tag of the cluster":     {changed(t, "tags kubernetes.io-cluster-shoot--a", nil), "kubernetes.io-cluster-"},
@@ -148,7 +174,9 @@ func TestInvalidSpecs(t *testing.T) {
 // Each of several errors is reported.
 func TestAllErrorsOfASpec(t *testing.T) {
 	_, err := ParseProviderSpec([]byte(`{}`))
-	for _, want := range []string{"location", "resourceGroup", "vnetName", "vmSize", "imageReference", "osDisk.createOption", "adminUsername", "tags"} {
+	for _, want := range []string{
+		"location", "resourceGroup", "vnetName", "vmSize", "imageReference", "osDisk.createOption", "adminUsername", "tags",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want an error with %q, too", err, want)
 		}
@@ -162,7 +190,8 @@ func TestMachineSetIsTranslated(t *testing.T) {
 		return []byte(strings.Replace(string(raw), `"osProfile"`, `"machineSet": {"id": "/set", "Kind": "`+kind+`"}, "osProfile"`, 1))
 	}
 	spec, err := ParseProviderSpec(set("availabilityset"))
-	if err != nil || spec.Properties.AvailabilitySet == nil || spec.Properties.AvailabilitySet.ID != "/set" || spec.Properties.MachineSet != nil {
+	if err != nil || spec.Properties.AvailabilitySet == nil || spec.Properties.AvailabilitySet.ID != "/set" ||
+		spec.Properties.MachineSet != nil {
 		t.Errorf("availability set: %+v, %v", spec.Properties.AvailabilitySet, err)
 	}
 	spec, err = ParseProviderSpec(set("vmo"))
@@ -187,13 +216,15 @@ func TestRequestForAVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"location":"westeurope"`, `"tags":{"a":"b"}`, `"zones":["2"]`, `"vmSize":"Standard_D4_v3"`, `"customData":"Ym9vdA=="`, `"computerName":"vm"`,
-		`"adminUsername":"core"`, `"disablePasswordAuthentication":true`, `"keyData":"ssh-rsa AAAA","path":"/home/core/.ssh/authorized_keys"`,
+		`"location":"westeurope"`, `"tags":{"a":"b"}`, `"zones":["2"]`, `"vmSize":"Standard_D4_v3"`, `"customData":"Ym9vdA=="`,
+		`"computerName":"vm"`, `"adminUsername":"core"`, `"disablePasswordAuthentication":true`,
+		`"keyData":"ssh-rsa AAAA","path":"/home/core/.ssh/authorized_keys"`,
 		`"communityGalleryImageId":"/CommunityGalleries/g/Images/i/Versions/1"`, `"diskControllerType":"NVMe"`, `"name":"vm-os-disk"`,
 		`"caching":"ReadWrite"`, `"securityEncryptionType":"VMGuestStateOnly"`, `"name":"vm-data-0-data-disk"`, `"createOption":"Attach"`,
-		`"id":"/subscriptions/s/resourceGroups/shoot--a/providers/Microsoft.Compute/disks/vm-data-0-data-disk"`, `"name":"vm-1-data-disk"`, `"createOption":"Empty"`,
-		`networkInterfaces/vm-nic","properties":{"deleteOption":"Delete","primary":true}`, `userAssignedIdentities/i":{}`, `"type":"UserAssigned"`,
-		`"storageUri":"https://storage"`, `"securityType":"ConfidentialVM","uefiSettings":{"secureBootEnabled":true,"vTpmEnabled":true}`,
+		`"id":"/subscriptions/s/resourceGroups/shoot--a/providers/Microsoft.Compute/disks/vm-data-0-data-disk"`, `"name":"vm-1-data-disk"`,
+		`"createOption":"Empty"`, `networkInterfaces/vm-nic","properties":{"deleteOption":"Delete","primary":true}`,
+		`userAssignedIdentities/i":{}`, `"type":"UserAssigned"`, `"storageUri":"https://storage"`,
+		`"securityType":"ConfidentialVM","uefiSettings":{"secureBootEnabled":true,"vTpmEnabled":true}`,
 		`"capacityReservationGroup":{"id":"/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/r"}`,
 	} {
 		if !strings.Contains(string(raw), want) {

@@ -111,7 +111,8 @@ func (s *session) page(ctx context.Context, l list, query string) (page, error) 
 		// Only the query is used, so that the cloud cannot redirect the list.
 		u, err := url.Parse(link)
 		if err != nil || u.RawQuery == "" || u.RawQuery == query || len(u.RawQuery) > driver.MaxContinue/2 {
-			return page{}, driver.Errorf(s.op, driver.Internal, "the cloud's list does not end: its link to the next page is that of the page itself, or cannot be used")
+			return page{}, driver.Errorf(s.op, driver.Internal,
+				"the cloud's list does not end: its link to the next page is that of the page itself, or cannot be used")
 		}
 		got.next = u.RawQuery
 	}
@@ -297,7 +298,8 @@ func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRe
 	case req.Resource.MachineUID == "":
 		return driver.DeleteResourceResponse{}, s.invalid("%s %q without the UID of its Machine", req.Resource.Kind, req.Resource.ID)
 	case !ok || !strings.EqualFold(id.subscription, s.subscription):
-		return driver.DeleteResourceResponse{}, s.invalid("the subscription has no %s %q; expected one that was listed", req.Resource.Kind, req.Resource.ID)
+		return driver.DeleteResourceResponse{}, s.invalid("the subscription has no %s %q; expected one that was listed",
+			req.Resource.Kind, req.Resource.ID)
 	}
 	r, found, err := s.read(ctx, id)
 	if err != nil {

@@ -77,7 +77,8 @@ func validateProperties(at *field.Path, p Properties) field.ErrorList {
 		validateReservation(at.Child("capacityReservation", "capacityReservationGroupID"), p.CapacityReservation),
 	)
 	if p.SecurityProfile != nil {
-		errs = append(errs, oneOf(at.Child("securityProfile", "securityType"), p.SecurityProfile.SecurityType, armcompute.PossibleSecurityTypesValues())...)
+		errs = append(errs,
+			oneOf(at.Child("securityProfile", "securityType"), p.SecurityProfile.SecurityType, armcompute.PossibleSecurityTypesValues())...)
 	}
 	return errs
 }
@@ -91,7 +92,9 @@ func validateImage(at *field.Path, image ImageReference) field.ErrorList {
 		}
 	}
 	if given != 1 {
-		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("%d of id, urn, communityGalleryImageID and sharedGalleryImageID are set; expected exactly one", given))}
+		return field.ErrorList{
+			field.Forbidden(at, fmt.Sprintf("%d of id, urn, communityGalleryImageID and sharedGalleryImageID are set; expected exactly one", given)),
+		}
 	}
 	urn := value(image.URN)
 	if urn == "" {
@@ -148,14 +151,17 @@ func validateDataDisks(at *field.Path, disks []DataDisk) (errs field.ErrorList) 
 func validatePlacement(at *field.Path, p Properties) field.ErrorList {
 	given := 0
 	for _, set := range []bool{
-		p.Zone != nil, p.AvailabilitySet != nil && p.AvailabilitySet.ID != "", p.VirtualMachineScaleSet != nil && p.VirtualMachineScaleSet.ID != "",
+		p.Zone != nil, p.AvailabilitySet != nil && p.AvailabilitySet.ID != "",
+		p.VirtualMachineScaleSet != nil && p.VirtualMachineScaleSet.ID != "",
 	} {
 		if set {
 			given++
 		}
 	}
 	if given != 1 {
-		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("%d of zone, availabilitySet and virtualMachineScaleSet are set; expected exactly one", given))}
+		return field.ErrorList{
+			field.Forbidden(at, fmt.Sprintf("%d of zone, availabilitySet and virtualMachineScaleSet are set; expected exactly one", given)),
+		}
 	}
 	return nil
 }

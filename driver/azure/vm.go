@@ -69,9 +69,13 @@ func newVM(p parts) armcompute.VirtualMachine {
 		}
 	}
 	if security := spec.SecurityProfile; security != nil {
-		vm.Properties.SecurityProfile = &armcompute.SecurityProfile{SecurityType: optional(armcompute.SecurityTypes(value(security.SecurityType)))}
+		vm.Properties.SecurityProfile = &armcompute.SecurityProfile{
+			SecurityType: optional(armcompute.SecurityTypes(value(security.SecurityType))),
+		}
 		if uefi := security.UEFISettings; uefi != nil {
-			vm.Properties.SecurityProfile.UefiSettings = &armcompute.UefiSettings{VTpmEnabled: uefi.VTPMEnabled, SecureBootEnabled: uefi.SecureBootEnabled}
+			vm.Properties.SecurityProfile.UefiSettings = &armcompute.UefiSettings{
+				VTpmEnabled: uefi.VTPMEnabled, SecureBootEnabled: uefi.SecureBootEnabled,
+			}
 		}
 	}
 	if reservation := spec.CapacityReservation; reservation != nil && reservation.CapacityReservationGroupID != nil {
@@ -87,8 +91,10 @@ func newOSDisk(p parts) *armcompute.OSDisk {
 	disk := &armcompute.OSDisk{
 		Name: new(osDiskName(p.vm.name)), DiskSizeGB: &spec.DiskSizeGB,
 		CreateOption: new(armcompute.DiskCreateOptionTypes(spec.CreateOption)), DeleteOption: new(armcompute.DiskDeleteOptionTypesDelete),
-		Caching:     optional(armcompute.CachingTypes(spec.Caching)),
-		ManagedDisk: &armcompute.ManagedDiskParameters{StorageAccountType: optional(armcompute.StorageAccountTypes(spec.ManagedDisk.StorageAccountType))},
+		Caching: optional(armcompute.CachingTypes(spec.Caching)),
+		ManagedDisk: &armcompute.ManagedDiskParameters{
+			StorageAccountType: optional(armcompute.StorageAccountTypes(spec.ManagedDisk.StorageAccountType)),
+		},
 	}
 	if security := spec.ManagedDisk.SecurityProfile; security != nil {
 		disk.ManagedDisk.SecurityProfile = &armcompute.VMDiskSecurityProfile{

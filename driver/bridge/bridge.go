@@ -79,7 +79,8 @@ func New(d mcm.Driver, o Options) *Driver {
 func (d *Driver) GetUnknownFields(_ context.Context, req driver.GetUnknownFieldsRequest) (driver.GetUnknownFieldsResponse, error) {
 	if d.options.ProviderSpec == nil {
 		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.Unimplemented,
-			"a driver of Machine Controller Manager does not report which fields it ignores, and the bridge does not know the type of its provider spec")
+			"a driver of Machine Controller Manager does not report which fields it ignores, "+
+				"and the bridge does not know the type of its provider spec")
 	}
 	return driver.UnknownFields(req.Class.ProviderSpec.Raw, d.options.ProviderSpec)
 }
@@ -100,7 +101,9 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		if err != nil {
 			return driver.CreateMachineResponse{}, err
 		}
-		resp, err := d.next.CreateMachine(ctx, &mcm.CreateMachineRequest{Machine: created.machine, MachineClass: created.class, Secret: created.secret})
+		resp, err := d.next.CreateMachine(ctx, &mcm.CreateMachineRequest{
+			Machine: created.machine, MachineClass: created.class, Secret: created.secret,
+		})
 		if resp == nil {
 			resp = &mcm.CreateMachineResponse{}
 		}
@@ -118,7 +121,9 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 		return driver.InitializeMachineResponse{}, err
 	}
 	return await(ctx, &d.work, driver.OpInitialize, req.Machine.UID, func(ctx context.Context) (driver.InitializeMachineResponse, error) {
-		resp, err := d.next.InitializeMachine(ctx, &mcm.InitializeMachineRequest{Machine: target.machine, MachineClass: target.class, Secret: target.secret})
+		resp, err := d.next.InitializeMachine(ctx, &mcm.InitializeMachineRequest{
+			Machine: target.machine, MachineClass: target.class, Secret: target.secret,
+		})
 		if resp == nil {
 			resp = &mcm.InitializeMachineResponse{}
 		}
@@ -141,7 +146,9 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 			return driver.DeleteMachineResponse{}, err
 		}
 		owned := found && vm.ProviderID == d.providerID(target, req.Machine.Spec.ProviderID) // which Machine Controller Manager may have written
-		resp, err := d.next.DeleteMachine(ctx, &mcm.DeleteMachineRequest{Machine: target.machine, MachineClass: target.class, Secret: target.secret})
+		resp, err := d.next.DeleteMachine(ctx, &mcm.DeleteMachineRequest{
+			Machine: target.machine, MachineClass: target.class, Secret: target.secret,
+		})
 		err = failure(ctx, driver.OpDelete, err)
 		if driver.CodeOf(err) == driver.NotFound {
 			err = nil

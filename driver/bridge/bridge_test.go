@@ -73,7 +73,9 @@ func TestUnknownFieldsWithoutTheTypeOfTheSpecAreNotReported(t *testing.T) {
 // machine is a target for the other tests.
 func machine() driver.Target {
 	return driver.Target{
-		Machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "uid-m"}, Spec: v1alpha1.MachineSpec{ProviderID: "fake:///other"}},
+		Machine: &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "uid-m"}, Spec: v1alpha1.MachineSpec{ProviderID: "fake:///other"},
+		},
 		Class: &v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "class"}, Provider: "fake",
 			ProviderSpec: runtime.RawExtension{Raw: []byte(`{"size": "small"}`)},
@@ -234,7 +236,8 @@ func TestWhatADriverIsGiven(t *testing.T) {
 	if id := got.Machine.Spec.ProviderID; id != "" {
 		t.Errorf("a provider ID that a client has written: %q", id)
 	}
-	if raw := string(got.MachineClass.ProviderSpec.Raw); !strings.Contains(raw, `"machine-uid":"uid-m"`) || !strings.Contains(raw, `"size":"small"`) {
+	if raw := string(got.MachineClass.ProviderSpec.Raw); !strings.Contains(raw, `"machine-uid":"uid-m"`) ||
+		!strings.Contains(raw, `"size":"small"`) {
 		t.Errorf("provider spec %s", raw)
 	}
 	if data := got.Secret.Data; string(data["userData"]) != "boot" || string(data["key"]) != "value" {
@@ -244,7 +247,8 @@ func TestWhatADriverIsGiven(t *testing.T) {
 		t.Error("a Secret without user data, which MCM's drivers reject")
 	}
 	d = bridge.New(c, bridge.Options{PassProviderID: true})
-	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()}); err != nil || c.lastStatus.Machine.Spec.ProviderID != "fake:///other" {
+	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()}); err != nil ||
+		c.lastStatus.Machine.Spec.ProviderID != "fake:///other" {
 		t.Errorf("%v, provider ID %q", err, c.lastStatus.Machine.Spec.ProviderID)
 	}
 	if strings.Contains(string(machine().Class.ProviderSpec.Raw), "uid-m") {
@@ -263,7 +267,8 @@ func TestCodes(t *testing.T) {
 	for code := codes.Canceled; code <= codes.Uninitialized; code++ {
 		d := bridge.New(failing{newCloud(), status.Error(code, "because [of] this")}, bridge.Options{})
 		_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()})
-		if want(t, code.String(), err, driver.Code(code)); driver.MessageOf(err) != "because [of] this" || driver.CodeOf(err).String() != code.String() {
+		if want(t, code.String(), err, driver.Code(code)); driver.MessageOf(err) != "because [of] this" ||
+			driver.CodeOf(err).String() != code.String() {
 			t.Errorf("%s: message %q", code, driver.MessageOf(err))
 		}
 	}
@@ -273,10 +278,12 @@ func TestCodes(t *testing.T) {
 		"a new one": status.Error(codes.Code(77), "unknown"),
 		"no VM":     nil,
 	} {
-		_, err := bridge.New(failing{newCloud(), failure}, bridge.Options{}).GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()})
+		_, err := bridge.New(failing{newCloud(), failure}, bridge.Options{}).
+			GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()})
 		want(t, name, err, driver.Unknown)
 	}
-	_, err := bridge.New(failing{newCloud(), errPanic}, bridge.Options{}).GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()})
+	_, err := bridge.New(failing{newCloud(), errPanic}, bridge.Options{}).
+		GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: machine()})
 	want(t, "a panic", err, driver.Internal)
 	_, err = create(t, bridge.New(failing{newCloud(), errPanic}, bridge.Options{}))
 	want(t, "a panic in a create", err, driver.Internal)

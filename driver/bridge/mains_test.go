@@ -77,7 +77,8 @@ func newModule(t *testing.T, folder string) {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(folder, name), strings.NewReplacer(
-			"module "+module, "module mains\n\nrequire "+module+version+"\n\nreplace "+module+" => "+here, " => ../..", " => "+filepath.Dir(filepath.Dir(here)),
+			"module "+module, "module mains\n\nrequire "+module+version+"\n\nreplace "+module+" => "+here,
+			" => ../..", " => "+filepath.Dir(filepath.Dir(here)),
 		).Replace(string(content)))
 	}
 }
@@ -103,7 +104,8 @@ func TestMainOfAzureInTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, main, found := strings.Cut(string(program), "func main() {\n"); !found || !strings.Contains(string(text), "```go\nfunc main() {\n"+main+"```") {
+	if _, main, found := strings.Cut(string(program), "func main() {\n"); !found ||
+		!strings.Contains(string(text), "```go\nfunc main() {\n"+main+"```") {
 		t.Errorf("%s does not have the main of azure/main.go:\n%s", documentation, main)
 	}
 }

@@ -92,7 +92,8 @@ func (d *Driver) tagged(op driver.Op, t target, uid types.UID) (target, error) {
 		err = json.Unmarshal(raw, &tags)
 	}
 	if err != nil {
-		return target{}, driver.Errorf(op, driver.InvalidArgument, "providerSpec: expected an object with the field %s, an object of strings: %w", d.options.TagField, err)
+		return target{}, driver.Errorf(op, driver.InvalidArgument,
+			"providerSpec: expected an object with the field %s, an object of strings: %w", d.options.TagField, err)
 	}
 	if tags == nil {
 		tags = map[string]string{}

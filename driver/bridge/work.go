@@ -86,7 +86,8 @@ func (w *work) join(ctx context.Context, op driver.Op, uid string, do func(conte
 	case t != nil && !t.isDone():
 		return nil, underWay(op, t.op)
 	case t == nil && len(w.running) >= maxTasks && !w.evict():
-		return nil, driver.Pendingf(op, driver.Unavailable, "the driver works for %d machines, which is the most; the request is sent again later", maxTasks)
+		return nil, driver.Pendingf(op, driver.Unavailable,
+			"the driver works for %d machines, which is the most; the request is sent again later", maxTasks)
 	}
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.limit)
 	t = &task{op: op, cancel: cancel, done: make(chan struct{})}

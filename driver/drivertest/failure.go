@@ -182,7 +182,9 @@ func (s *suite) endsWithContext(name driver.Op, call func(ctx context.Context) d
 }
 
 // returns fails the test unless the call returns soon after its context has ended, with that code.
-func (s *suite) returns(what string, want driver.Code, ctx context.Context, call func(ctx context.Context) driver.Code) { //nolint:revive // the context is what is tested
+//
+//nolint:revive // the context is what is tested
+func (s *suite) returns(what string, want driver.Code, ctx context.Context, call func(ctx context.Context) driver.Code) {
 	s.t.Helper()
 	codes := make(chan driver.Code, 1)
 	go func() { codes <- call(ctx) }()

@@ -47,7 +47,8 @@ func testForeignProviderID(s *suite) {
 		s.wantVMs(victim, 1, "after the delete of another machine with its provider ID")
 
 		own := s.mustCreate(forger)
-		if got := s.wantStatus(created(forger, vm), driver.OK, "of a machine with a VM, by the provider ID of another"); got.ProviderID != own.ProviderID {
+		if got := s.wantStatus(created(forger, vm), driver.OK,
+			"of a machine with a VM, by the provider ID of another"); got.ProviderID != own.ProviderID {
 			s.t.Errorf("GetMachineStatus returned %s, which is another machine's; want %s", got.ProviderID, own.ProviderID)
 		}
 		s.wantForeign(created(forger, vm), "by a machine with a VM")

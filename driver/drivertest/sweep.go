@@ -240,7 +240,8 @@ func testSweepLeftovers(s *suite) {
 	got := map[types.UID]int{}
 	for _, r := range all {
 		got[r.MachineUID]++
-		if r.Kind == driver.ResourceVM || r.NodeName != "" || r.Namespace != namespace || r.Machine != strings.TrimPrefix(string(r.MachineUID), uidPrefix) {
+		if r.Kind == driver.ResourceVM || r.NodeName != "" || r.Namespace != namespace ||
+			r.Machine != strings.TrimPrefix(string(r.MachineUID), uidPrefix) {
 			s.t.Errorf("a left-over is listed as %+v", r)
 		}
 	}

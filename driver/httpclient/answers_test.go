@@ -10,7 +10,8 @@ import (
 func TestCodeOf(t *testing.T) {
 	for status, want := range map[int]driver.Code{
 		401: driver.Unauthenticated, 407: driver.Unauthenticated, 403: driver.PermissionDenied, 429: driver.Unavailable, 502: driver.Unavailable,
-		503: driver.Unavailable, 408: driver.DeadlineExceeded, 504: driver.DeadlineExceeded, 404: driver.Unknown, 500: driver.Unknown, 200: driver.Unknown, 0: driver.Unknown,
+		503: driver.Unavailable, 408: driver.DeadlineExceeded, 504: driver.DeadlineExceeded, 404: driver.Unknown, 500: driver.Unknown,
+		200: driver.Unknown, 0: driver.Unknown,
 	} {
 		if got := httpclient.CodeOf(status); got != want {
 			t.Errorf("%d: %s, want %s", status, got, want)

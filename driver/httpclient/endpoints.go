@@ -45,7 +45,9 @@ func (e Endpoints) Choose(text string) (*url.URL, error) {
 			return allowed, nil
 		}
 	}
-	return nil, fmt.Errorf("the endpoint %s is not one of those that the flags of the fleet allow; remove it, or ask the fleet's operator to allow it", configured)
+	return nil,
+		fmt.Errorf("the endpoint %s is not one of those that the flags of the fleet allow; remove it, or ask the fleet's operator to allow it",
+			configured)
 }
 
 // parse reads an endpoint in a normal form: lower case, the port always there, no slash at the end.

@@ -18,7 +18,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/plugin"
 )
 
-var someVM = driver.VM{ProviderID: "test:///m", NodeName: "m", State: "running", Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}}
+var someVM = driver.VM{ProviderID: "test:///m", NodeName: "m", State: "running", Addresses: []corev1.NodeAddress{
+	{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+}}
 
 // asked fails the test unless the driver got the request that the fleet has sent.
 func asked(t *testing.T, wanted, got any) {
@@ -123,7 +125,9 @@ func TestRequestsAndAnswersOfASweeper(t *testing.T) {
 
 	page := driver.ListResourcesRequest{ScopeRequest: scope, Continue: "page-2"}
 	disk := driver.Resource{Kind: driver.ResourceDisk, ID: "d", Namespace: "ns", Machine: "m", MachineUID: "uid"}
-	listed := driver.ListResourcesResponse{Continue: "page-3", Items: []driver.Resource{disk, {Kind: driver.ResourceVM, ID: "v", NodeName: "n"}}}
+	listed := driver.ListResourcesResponse{
+		Continue: "page-3", Items: []driver.Resource{disk, {Kind: driver.ResourceVM, ID: "v", NodeName: "n"}},
+	}
 	d.resources = func(_ context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 		asked(t, page, req)
 		return listed, nil
@@ -151,9 +155,13 @@ func TestFailuresKeepCodeWaitAndCause(t *testing.T) {
 		return err
 	}
 	for _, code := range driver.Codes()[1:] {
-		err := fails(&driver.Error{Code: code, Op: driver.OpStatus, RetryAfter: 1500 * time.Millisecond, Pending: code%2 == 0, Throttled: code%3 == 0, Err: errors.New("because")})
+		err := fails(&driver.Error{
+			Code: code, Op: driver.OpStatus, RetryAfter: 1500 * time.Millisecond, Pending: code%2 == 0, Throttled: code%3 == 0,
+			Err: errors.New("because"),
+		})
 		typed, ok := errors.AsType[*driver.Error](err)
-		if !ok || typed.Code != code || typed.Op != driver.OpStatus || typed.RetryAfter != 1500*time.Millisecond || typed.Pending != (code%2 == 0) || typed.Throttled != (code%3 == 0) || !strings.HasSuffix(typed.Message(), "because") {
+		if !ok || typed.Code != code || typed.Op != driver.OpStatus || typed.RetryAfter != 1500*time.Millisecond ||
+			typed.Pending != (code%2 == 0) || typed.Throttled != (code%3 == 0) || !strings.HasSuffix(typed.Message(), "because") {
 			t.Errorf("%v: got %v after %v", code, err, driver.RetryAfterOf(err))
 		}
 	}
@@ -169,9 +177,14 @@ func TestFailuresKeepCodeWaitAndCause(t *testing.T) {
 		"a number that is new": {&driver.Error{Code: 99, Op: driver.OpStatus, Err: errors.New("x")}, driver.Unknown, 0, "x"},
 		"another operation":    {driver.Errorf(driver.OpSweep, driver.Aborted, "x"), driver.Aborted, 0, "x"},
 		"no cause":             {&driver.Error{Code: driver.Aborted, Op: driver.OpStatus}, driver.Aborted, 0, "get_machine_status: Aborted"},
-		"a negative wait":      {&driver.Error{Code: driver.Aborted, Op: driver.OpStatus, RetryAfter: -1, Err: errors.New("x")}, driver.Aborted, 0, "x"},
-		"a wait of years":      {&driver.Error{Code: driver.Aborted, Op: driver.OpStatus, RetryAfter: 1 << 60, Err: errors.New("x")}, driver.Aborted, driver.MaxRetryAfter, "x"},
-		"no UTF-8":             {driver.Errorf(driver.OpStatus, driver.Aborted, "a\xff"), driver.Aborted, 0, "a\uFFFD"},
+		"a negative wait": {
+			&driver.Error{Code: driver.Aborted, Op: driver.OpStatus, RetryAfter: -1, Err: errors.New("x")}, driver.Aborted, 0, "x",
+		},
+		"a wait of years": {
+			&driver.Error{Code: driver.Aborted, Op: driver.OpStatus, RetryAfter: 1 << 60, Err: errors.New("x")}, driver.Aborted,
+			driver.MaxRetryAfter, "x",
+		},
+		"no UTF-8": {driver.Errorf(driver.OpStatus, driver.Aborted, "a\xff"), driver.Aborted, 0, "a\uFFFD"},
 	} {
 		err := fails(c.failure)
 		typed, ok := errors.AsType[*driver.Error](err)
@@ -179,7 +192,8 @@ func TestFailuresKeepCodeWaitAndCause(t *testing.T) {
 			t.Errorf("%s: got %v, cause %q after %v", name, err, typed.Err, driver.RetryAfterOf(err))
 		}
 	}
-	if err := fails(driver.Errorf(driver.OpStatus, driver.Aborted, "%s", strings.Repeat("x", 1<<20))); driver.CodeOf(err) != driver.Aborted || len(err.Error()) > 2<<10 {
+	if err := fails(driver.Errorf(driver.OpStatus, driver.Aborted, "%s", strings.Repeat("x", 1<<20))); driver.CodeOf(err) != driver.Aborted ||
+		len(err.Error()) > 2<<10 {
 		t.Errorf("a cause of 1 MiB: %d bytes, %v", len(err.Error()), driver.CodeOf(err))
 	}
 }
@@ -240,7 +254,8 @@ func TestDriversSeeOwnershipAndTrace(t *testing.T) {
 			ctx = context.WithValue(ctx, ownerKey{}, *sent)
 		}
 		traceID := trace.TraceID{1, 2, 3}
-		ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled}))
+		ctx = trace.ContextWithSpanContext(ctx,
+			trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled}))
 		d.list = func(ctx context.Context, _ driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
 			got, ok := plugin.OwnershipFrom(ctx)
 			if ok != (sent != nil) || ok && got != *sent {
@@ -273,7 +288,8 @@ func TestAnswersHaveNoSecrets(t *testing.T) {
 	client := dial(t, socket) // not behind the fleet's own driver.Redacted
 	ready(t, client)
 	d.create = func(_ context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-		return driver.CreateMachineResponse{LastKnownState: string(req.Secret["password"])}, driver.Errorf(driver.OpCreate, driver.Unauthenticated, "rejected %s", req.Secret["password"])
+		return driver.CreateMachineResponse{LastKnownState: string(req.Secret["password"])}, driver.Errorf(driver.OpCreate,
+			driver.Unauthenticated, "rejected %s", req.Secret["password"])
 	}
 	created, err := client.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: of("m")})
 	want(t, "create", err, driver.Unauthenticated)
@@ -367,7 +383,9 @@ func TestTheLargestRequestIsAccepted(t *testing.T) {
 
 // A share that is missing, as from an earlier version, or not from 0 to 1 is not used.
 func TestSharesThatAreNone(t *testing.T) {
-	for text, want := range map[string]bool{"0": true, "1": true, "0.5": true, "": false, "-0.1": false, "1.1": false, "NaN": false, "Inf": false, "much": false} {
+	for text, want := range map[string]bool{
+		"0": true, "1": true, "0.5": true, "": false, "-0.1": false, "1.1": false, "NaN": false, "Inf": false, "much": false,
+	} {
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("mcf-share", text))
 		if share, ok := plugin.ShareFrom(ctx); ok != want || share < 0 || share > 1 {
 			t.Errorf("%q: %v, %t; want %t", text, share, ok, want)

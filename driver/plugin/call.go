@@ -71,12 +71,15 @@ func (c *Client) unanswered(ctx context.Context, op driver.Op, err error) error 
 		code = codeOf(status.Code(err))
 	}
 	if code == driver.Unavailable {
-		return driver.Pendingf(op, code, "the driver of provider %s at %s is not available: %s; see whether its process runs", c.settings.Provider, c.settings.Socket, causeOf(err))
+		return driver.Pendingf(op, code, "the driver of provider %s at %s is not available: %s; see whether its process runs",
+			c.settings.Provider, c.settings.Socket, causeOf(err))
 	}
 	if ctx.Err() != nil {
-		return driver.Errorf(op, code, "the driver of provider %s at %s did not answer: %w", c.settings.Provider, c.settings.Socket, context.Cause(ctx))
+		return driver.Errorf(op, code, "the driver of provider %s at %s did not answer: %w",
+			c.settings.Provider, c.settings.Socket, context.Cause(ctx))
 	}
-	return driver.Errorf(op, code, "the driver of provider %s at %s did not answer as the protocol requires, so the effect of the call is not known: %s",
+	return driver.Errorf(op, code,
+		"the driver of provider %s at %s did not answer as the protocol requires, so the effect of the call is not known: %s",
 		c.settings.Provider, c.settings.Socket, causeOf(err))
 }
 

@@ -18,7 +18,8 @@ func (c *Client) GetUnknownFields(ctx context.Context, req driver.GetUnknownFiel
 		return driver.GetUnknownFieldsResponse{}, unsendable(driver.OpFields, err)
 	}
 	if c.agree(ctx) == nil && !c.agreement.Load().can(driverv1.Capability_CAPABILITY_UNKNOWN_FIELDS) {
-		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.Unimplemented, "the driver does not report which fields it ignores")
+		return driver.GetUnknownFieldsResponse{}, driver.Errorf(driver.OpFields, driver.Unimplemented,
+			"the driver does not report which fields it ignores")
 	}
 	got, err := invoke(ctx, c, driver.OpFields, c.remote.GetUnknownFields, &driverv1.GetUnknownFieldsRequest{Class: class})
 	return driver.GetUnknownFieldsResponse{Fields: got.GetFields(), Refused: got.GetRefused()}, err
@@ -54,7 +55,9 @@ func (c *Client) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 		return driver.DeleteMachineResponse{}, unsendable(driver.OpDelete, err)
 	}
 	got, err := invoke(ctx, c, driver.OpDelete, c.remote.DeleteMachine, &driverv1.DeleteMachineRequest{Target: target})
-	return driver.DeleteMachineResponse{Gone: got.GetGone(), LastKnownState: got.GetLastKnownState(), Left: got.GetLeft(), Owned: got.GetOwned()}, err
+	return driver.DeleteMachineResponse{
+		Gone: got.GetGone(), LastKnownState: got.GetLastKnownState(), Left: got.GetLeft(), Owned: got.GetOwned(),
+	}, err
 }
 
 // GetMachineStatus calls the driver.
@@ -93,10 +96,12 @@ func (c *Client) ListMachines(ctx context.Context, req driver.ListMachinesReques
 		case page.GetFailure() != nil:
 			return driver.ListMachinesResponse{}, fromFailure(driver.OpList, page.GetFailure())
 		case len(page.GetMachines()) == 0:
-			return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Internal, "the driver listed a page without VMs; expected the end of the list instead")
+			return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Internal,
+				"the driver listed a page without VMs; expected the end of the list instead")
 		}
 		if listed += len(page.GetMachines()); listed > driver.MaxListed { // repeated ones count again, so that the list ends
-			return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Internal, "the driver listed more than %d VMs", driver.MaxListed)
+			return driver.ListMachinesResponse{},
+				driver.Errorf(driver.OpList, driver.Internal, "the driver listed more than %d VMs", driver.MaxListed)
 		}
 		maps.Copy(machines, page.GetMachines())
 	}
@@ -137,7 +142,8 @@ func (c *Client) ListResources(ctx context.Context, req driver.ListResourcesRequ
 	if err != nil {
 		return driver.ListResourcesResponse{}, unsendable(driver.OpResources, err)
 	}
-	got, err := invoke(ctx, c, driver.OpResources, c.remote.ListResources, &driverv1.ListResourcesRequest{Scope: scope, PageToken: req.Continue})
+	got, err := invoke(ctx, c, driver.OpResources,
+		c.remote.ListResources, &driverv1.ListResourcesRequest{Scope: scope, PageToken: req.Continue})
 	resp := driver.ListResourcesResponse{Continue: got.GetNextPageToken()}
 	for _, r := range got.GetItems() {
 		resp.Items = append(resp.Items, fromResource(r))
@@ -151,6 +157,7 @@ func (c *Client) DeleteResource(ctx context.Context, req driver.DeleteResourceRe
 	if err != nil {
 		return driver.DeleteResourceResponse{}, unsendable(driver.OpSweep, err)
 	}
-	got, err := invoke(ctx, c, driver.OpSweep, c.remote.DeleteResource, &driverv1.DeleteResourceRequest{Scope: scope, Resource: toResource(req.Resource)})
+	got, err := invoke(ctx, c, driver.OpSweep,
+		c.remote.DeleteResource, &driverv1.DeleteResourceRequest{Scope: scope, Resource: toResource(req.Resource)})
 	return driver.DeleteResourceResponse{Gone: got.GetGone()}, err
 }

@@ -98,12 +98,13 @@ func TestCrashAfterTheEffectLeavesOneVM(t *testing.T) {
 	}
 
 	found := 0
-	serve(t, socket, plugin.Served{Driver: &scripted{create: func(_ context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
-		if vms[string(req.Machine.UID)] {
-			found++
-		}
-		return driver.CreateMachineResponse{}, nil
-	}}})
+	serve(t, socket,
+		plugin.Served{Driver: &scripted{create: func(_ context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+			if vms[string(req.Machine.UID)] {
+				found++
+			}
+			return driver.CreateMachineResponse{}, nil
+		}}})
 	ready(t, client)
 	if _, err := client.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: of("m")}); err != nil || found != 1 || len(vms) != 1 {
 		t.Errorf("after the crash: %v, found %d of %d", err, found, len(vms))
@@ -132,12 +133,14 @@ func TestAwayCallsFailAtOnce(t *testing.T) {
 func hanging(t *testing.T) (client *plugin.Client, began, ended <-chan struct{}) {
 	t.Helper()
 	begins, ends := make(chan struct{}, 100), make(chan struct{}, 100)
-	return connect(t, plugin.Served{Driver: &scripted{status: func(ctx context.Context, _ driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-		begins <- struct{}{}
-		<-ctx.Done()
-		ends <- struct{}{}
-		return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.NotFound, "too late to be used")
-	}}}), begins, ends
+	return connect(t, plugin.Served{
+		Driver: &scripted{status: func(ctx context.Context, _ driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+			begins <- struct{}{}
+			<-ctx.Done()
+			ends <- struct{}{}
+			return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.NotFound, "too late to be used")
+		}},
+	}), begins, ends
 }
 
 func TestHangCallsEndWithTheirContext(t *testing.T) {
@@ -302,12 +305,26 @@ func TestRefusals(t *testing.T) {
 		code    driver.Code
 		message string
 	}{
-		"newer":             {&foreign{negotiated: &driverv1.NegotiateResponse{Versions: []uint32{2, 3}}}, healthv1.HealthCheckResponse_SERVING, driver.FailedPrecondition, "versions [2 3] of the driver protocol, and this fleet has version 1; upgrade"},
-		"without versions":  {&foreign{negotiated: &driverv1.NegotiateResponse{}}, healthv1.HealthCheckResponse_SERVING, driver.FailedPrecondition, "versions [] of the driver protocol"},
-		"no driver":         {nil, healthv1.HealthCheckResponse_SERVING, driver.FailedPrecondition, "does not have the driver protocol"},
-		"another provider":  {&foreign{negotiated: &driverv1.NegotiateResponse{Versions: []uint32{1}, Provider: "other"}}, healthv1.HealthCheckResponse_SERVING, driver.FailedPrecondition, `for provider "other", and is configured for "test"`},
-		"newer, and ours":   {&foreign{negotiated: &driverv1.NegotiateResponse{Versions: []uint32{2, 1}}}, healthv1.HealthCheckResponse_SERVING, driver.NotFound, "not there"},
-		"does not serve":    {&foreign{negotiated: version1()}, healthv1.HealthCheckResponse_NOT_SERVING, driver.Unavailable, "does not serve now"},
+		"newer": {
+			&foreign{negotiated: &driverv1.NegotiateResponse{Versions: []uint32{2, 3}}}, healthv1.HealthCheckResponse_SERVING,
+			driver.FailedPrecondition, "versions [2 3] of the driver protocol, and this fleet has version 1; upgrade",
+		},
+		"without versions": {
+			&foreign{negotiated: &driverv1.NegotiateResponse{}}, healthv1.HealthCheckResponse_SERVING, driver.FailedPrecondition,
+			"versions [] of the driver protocol",
+		},
+		"no driver": {nil, healthv1.HealthCheckResponse_SERVING, driver.FailedPrecondition, "does not have the driver protocol"},
+		"another provider": {
+			&foreign{negotiated: &driverv1.NegotiateResponse{Versions: []uint32{1}, Provider: "other"}}, healthv1.HealthCheckResponse_SERVING,
+			driver.FailedPrecondition, `for provider "other", and is configured for "test"`,
+		},
+		"newer, and ours": {
+			&foreign{negotiated: &driverv1.NegotiateResponse{Versions: []uint32{2, 1}}}, healthv1.HealthCheckResponse_SERVING, driver.NotFound,
+			"not there",
+		},
+		"does not serve": {
+			&foreign{negotiated: version1()}, healthv1.HealthCheckResponse_NOT_SERVING, driver.Unavailable, "does not serve now",
+		},
 		"health is unknown": {&foreign{negotiated: version1()}, healthv1.HealthCheckResponse_UNKNOWN, driver.Unavailable, "does not serve now"},
 	} {
 		if c.process != nil {

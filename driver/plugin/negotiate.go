@@ -89,7 +89,8 @@ func (c *Client) ask() *question {
 // those of agree.
 func (c *Client) negotiate(ctx context.Context) error {
 	connection := c.connections.Load()
-	answer, err := driverv1.NewNegotiationClient(c.conn).Negotiate(ctx, &driverv1.NegotiateRequest{Versions: []uint32{version}, Fleet: c.settings.Fleet})
+	answer, err := driverv1.NewNegotiationClient(c.conn).
+		Negotiate(ctx, &driverv1.NegotiateRequest{Versions: []uint32{version}, Fleet: c.settings.Fleet})
 	a := &agreement{connection: connection, driver: driver.Clean(answer.GetDriver()), capabilities: answer.GetCapabilities()}
 	switch {
 	case status.Code(err) == codes.Unimplemented:
@@ -115,8 +116,10 @@ func (c *Client) negotiate(ctx context.Context) error {
 func (c *Client) refusal(answer *driverv1.NegotiateResponse) error {
 	if versions := answer.GetVersions(); !slices.Contains(versions, version) {
 		const shown = 10
-		return &refusalError{fmt.Sprintf("the driver at %s has versions %v of the driver protocol, and this fleet has version %d; upgrade the one that is older",
-			c.settings.Socket, versions[:min(len(versions), shown)], version)}
+		return &refusalError{
+			fmt.Sprintf("the driver at %s has versions %v of the driver protocol, and this fleet has version %d; upgrade the one that is older",
+				c.settings.Socket, versions[:min(len(versions), shown)], version),
+		}
 	}
 	if p := answer.GetProvider(); p != "" && p != c.settings.Provider {
 		return &refusalError{fmt.Sprintf("the driver at %s is for provider %q, and is configured for %q; correct the socket or the provider",

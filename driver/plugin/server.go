@@ -57,7 +57,9 @@ func Listen(ctx context.Context, socket string) (net.Listener, error) {
 	}
 	if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == os.ModeSocket {
 		if other, err := (&net.Dialer{}).DialContext(ctx, "unix", socket); err == nil {
-			return nil, errors.Join(fmt.Errorf("expected a socket that is not in use, got %q, on which another process listens; stop that, or choose another path", socket), other.Close())
+			return nil, errors.Join(fmt.Errorf(
+				"expected a socket that is not in use, got %q, on which another process listens; stop that, or choose another path", socket,
+			), other.Close())
 		}
 		if err := os.Remove(socket); err != nil {
 			return nil, fmt.Errorf("remove the socket of an earlier process: %w", err)

@@ -49,11 +49,14 @@ func (s *service) CreateMachine(ctx context.Context, req *driverv1.CreateMachine
 		return nil, undecodable(err)
 	}
 	resp, err := s.driver.CreateMachine(ctx, driver.CreateMachineRequest{Target: target, UserData: req.GetUserData()})
-	return &driverv1.CreateMachineResponse{Vm: toVM(resp.VM), LastKnownState: resp.LastKnownState, Failure: toFailure(driver.OpCreate, err)}, nil
+	return &driverv1.CreateMachineResponse{Vm: toVM(resp.VM), LastKnownState: resp.LastKnownState, Failure: toFailure(driver.OpCreate, err)},
+		nil
 }
 
 // InitializeMachine calls the driver.
-func (s *service) InitializeMachine(ctx context.Context, req *driverv1.InitializeMachineRequest) (*driverv1.InitializeMachineResponse, error) {
+func (s *service) InitializeMachine(
+	ctx context.Context, req *driverv1.InitializeMachineRequest,
+) (*driverv1.InitializeMachineResponse, error) {
 	target, err := fromTarget(req.GetTarget())
 	if err != nil {
 		return nil, undecodable(err)

@@ -122,7 +122,8 @@ func serve(t *testing.T, socket string, served plugin.Served) (stop func()) {
 func dial(t *testing.T, socket string) *plugin.Client {
 	t.Helper()
 	client, err := plugin.Dial(context.WithoutCancel(t.Context()), plugin.Settings{
-		Provider: "test", Socket: socket, Share: func() float64 { return sentShare }, Now: func() time.Time { return time.Now().Add(sentAhead) }, Ownership: func(ctx context.Context) (plugin.Ownership, bool) {
+		Provider: "test", Socket: socket, Share: func() float64 { return sentShare }, Now: func() time.Time { return time.Now().Add(sentAhead) },
+		Ownership: func(ctx context.Context) (plugin.Ownership, bool) {
 			o, ok := ctx.Value(ownerKey{}).(plugin.Ownership)
 			return o, ok
 		},

@@ -29,7 +29,8 @@ func Note(at time.Time) string {
 
 // MayFollow reports whether a create that failed with a code may have created a VM.
 func MayFollow(code driver.Code) bool {
-	return code == driver.Unknown || code == driver.Canceled || code == driver.DeadlineExceeded || code == driver.Unavailable || code == driver.Internal
+	return code == driver.Unknown || code == driver.Canceled || code == driver.DeadlineExceeded || code == driver.Unavailable ||
+		code == driver.Internal
 }
 
 // RequestedAt returns when the last create of a Machine was sent, as far as that was recorded; the

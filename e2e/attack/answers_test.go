@@ -30,15 +30,21 @@ type try struct{ method, contentType, body string }
 // tries returns what can be sent to an object: most cannot be carried out.
 func tries(object *unstructured.Unstructured) (all []try) {
 	self := fmt.Sprintf(`"apiVersion":%q,"kind":%q,"metadata":{"name":%q`, object.GetAPIVersion(), object.GetKind(), object.GetName())
-	patches := []string{`{}`, `[`, `{"metadata":{"finalizers":{}}}`, `{"metadata":{"labels":[]}}`, `{"type":{}}`, `{"kind":"X","apiVersion":"x/y"}`, `{"metadata":{"resourceVersion":"1"}}`}
+	patches := []string{
+		`{}`, `[`, `{"metadata":{"finalizers":{}}}`, `{"metadata":{"labels":[]}}`, `{"type":{}}`, `{"kind":"X","apiVersion":"x/y"}`,
+		`{"metadata":{"resourceVersion":"1"}}`,
+	}
 	for contentType, bodies := range map[string][]string{
 		"application/merge-patch+json":           patches,
 		"application/strategic-merge-patch+json": append([]string{`{"metadata":{"$patch":"replace"}}`, `{"$patch":"x"}`}, patches...),
 		"application/json-patch+json": {
-			`[]`, `[{"op":"add","path":"/metadata/finalizers","value":{}}]`, `[{"op":"replace","path":"/type","value":{}}]`, `[{"op":"test","path":"/metadata/uid","value":"x"}]`,
-			`[{"op":"copy","from":"/metadata/uid","path":"/metadata/finalizers"}]`, `[{"op":"remove","path":"/none"}]`, `{}`,
+			`[]`, `[{"op":"add","path":"/metadata/finalizers","value":{}}]`, `[{"op":"replace","path":"/type","value":{}}]`,
+			`[{"op":"test","path":"/metadata/uid","value":"x"}]`, `[{"op":"copy","from":"/metadata/uid","path":"/metadata/finalizers"}]`,
+			`[{"op":"remove","path":"/none"}]`, `{}`,
 		},
-		"application/apply-patch+yaml": {`{` + self + `,"finalizers":{}}}`, `{` + self + `,"labels":{"a":"b"}},"type":{}}`, `{` + self + `}}`, `{}`, `[`},
+		"application/apply-patch+yaml": {
+			`{` + self + `,"finalizers":{}}}`, `{` + self + `,"labels":{"a":"b"}},"type":{}}`, `{` + self + `}}`, `{}`, `[`,
+		},
 		"application/apply-patch+cbor": {"\xd9\xd9\xf7\xa0", "\xff"},
 		"text/plain":                   {`{}`},
 	} {
@@ -46,10 +52,14 @@ func tries(object *unstructured.Unstructured) (all []try) {
 			all = append(all, try{http.MethodPatch, contentType, body})
 		}
 	}
-	for _, body := range []string{`{` + self + `}}`, `{` + self + `,"resourceVersion":"1"}}`, `{` + self + `,"finalizers":{}}}`, `{}`, `[`, ``} {
+	for _, body := range []string{
+		`{` + self + `}}`, `{` + self + `,"resourceVersion":"1"}}`, `{` + self + `,"finalizers":{}}}`, `{}`, `[`, ``,
+	} {
 		all = append(all, try{http.MethodPut, "application/json", body}, try{http.MethodPost, "application/json", body})
 	}
-	for _, body := range []string{``, `{"propagationPolicy":"Foreground"}`, `{"preconditions":{"resourceVersion":"1"}}`, `{"gracePeriodSeconds":{}}`} {
+	for _, body := range []string{
+		``, `{"propagationPolicy":"Foreground"}`, `{"preconditions":{"resourceVersion":"1"}}`, `{"gracePeriodSeconds":{}}`,
+	} {
 		all = append(all, try{http.MethodDelete, "application/json", body})
 	}
 	return all
@@ -187,7 +197,9 @@ func (a *tenant) showNothing(client kubernetes.Interface, path string, verbs []s
 	a.Helper()
 	sent, content := map[string]int{}, contentOf(object)
 	for _, try := range tries(object) {
-		verb := map[string]string{http.MethodPatch: "patch", http.MethodPut: "update", http.MethodPost: "create", http.MethodDelete: "delete"}[try.method]
+		verb := map[string]string{
+			http.MethodPatch: "patch", http.MethodPut: "update", http.MethodPost: "create", http.MethodDelete: "delete",
+		}[try.method]
 		if !slices.Contains(verbs, verb) && !slices.Contains(verbs, "*") {
 			continue
 		}

@@ -58,7 +58,9 @@ func largeObjects(a *tenant) {
 func (a *tenant) set(name string, n int32, change func(*v1alpha1.MachineSet)) {
 	a.Helper()
 	d := harness.Deployment(a.namespace, name, n)
-	set := &v1alpha1.MachineSet{ObjectMeta: d.ObjectMeta, Spec: v1alpha1.MachineSetSpec{Replicas: n, Selector: d.Spec.Selector, Template: d.Spec.Template}}
+	set := &v1alpha1.MachineSet{
+		ObjectMeta: d.ObjectMeta, Spec: v1alpha1.MachineSetSpec{Replicas: n, Selector: d.Spec.Selector, Template: d.Spec.Template},
+	}
 	change(set)
 	_, err := a.api.MachineSets(a.namespace).Create(a.ctx, set, metav1.CreateOptions{})
 	a.must(err)

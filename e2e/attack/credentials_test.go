@@ -55,18 +55,25 @@ func stolenToken(a *tenant) {
 	}
 	lease := func(namespace, name string) func() error {
 		return func() error {
-			_, err := control.CoordinationV1().Leases(namespace).Create(a.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := control.CoordinationV1().Leases(namespace).Create(a.ctx,
+				&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 			return err
 		}
 	}
 	for what, try := range map[string]func() error{
-		"create the token of a ServiceAccount in the target":   create(target, serviceAccountToken),
-		"create one under the name of a bootstrap token":       create(target, inDisguise),
-		"create the token of a ServiceAccount in the control":  create(control, serviceAccountToken),
-		"create a bootstrap token that is no machine's":        create(target, bootstrapToken),
-		"change a Secret of the control cluster":               update(a, control, func(s *corev1.Secret) { s.Data = map[string][]byte{"token": nil} }),
-		"take a Secret's annotation, which shares it":          update(a, control, func(s *corev1.Secret) { s.Annotations = map[string]string{"a": "b"} }),
-		"hold a Secret by a finalizer that is not the fleet's": update(a, control, func(s *corev1.Secret) { s.Finalizers = []string{"example.com/hold"} }),
+		"create the token of a ServiceAccount in the target":  create(target, serviceAccountToken),
+		"create one under the name of a bootstrap token":      create(target, inDisguise),
+		"create the token of a ServiceAccount in the control": create(control, serviceAccountToken),
+		"create a bootstrap token that is no machine's":       create(target, bootstrapToken),
+		"change a Secret of the control cluster": update(a, control, func(s *corev1.Secret) {
+			s.Data = map[string][]byte{"token": nil}
+		}),
+		"take a Secret's annotation, which shares it": update(a, control, func(s *corev1.Secret) {
+			s.Annotations = map[string]string{"a": "b"}
+		}),
+		"hold a Secret by a finalizer that is not the fleet's": update(a, control, func(s *corev1.Secret) {
+			s.Finalizers = []string{"example.com/hold"}
+		}),
 		"read a Secret of the target": func() error {
 			_, err := system(target).Get(a.ctx, "of-the-target", metav1.GetOptions{})
 			return err

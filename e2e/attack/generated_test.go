@@ -63,13 +63,16 @@ func generated(a *tenant) {
 		a.must(err)
 	}
 	a.Logf("ATTACK_TIME=%s SEED=%d", lasts, seed)
-	g := &generator{tenant: a, dice: rand.New(rand.NewPCG(seed, 1)), accepted: map[string]int{}, refused: map[string]int{}, refusal: map[string]error{}}
+	g := &generator{
+		tenant: a, dice: rand.New(rand.NewPCG(seed, 1)), accepted: map[string]int{}, refused: map[string]int{}, refusal: map[string]error{},
+	}
 	for _, m := range a.victim.machines {
 		g.sources = append(g.sources, m.Name, m.Namespace, string(m.UID), m.Spec.ProviderID, m.Namespace+"/"+m.Name+"/"+string(m.UID), nodeOf(&m))
 	}
 	g.sources = append(g.sources, a.victim.nodes()...)
 	g.sources = append(g.sources, a.victim.vm.ProviderID, adminToken, metav1.NamespaceSystem, string(a.victim.set.UID), a.victim.set.Name,
-		"", "true", "True", "now", "when-failed", "-1", "0", "1", "2147483648", "1e309", "2126-01-01T00:00:00Z", "soon", "null", "{}", "[]", `"`, `{"a":`,
+		"", "true", "True", "now", "when-failed", "-1", "0", "1", "2147483648", "1e309", "2126-01-01T00:00:00Z", "soon", "null", "{}", "[]", `"`,
+		`{"a":`,
 		"../../x", "a/b/c", "\u202e\x00", strings.Repeat("x", 300), strings.Repeat("[", 5000), a.cloud.endpoint("thief"), a.cloud.elsewhere.URL)
 
 	a.mayWriteNotes()
@@ -84,7 +87,8 @@ func generated(a *tenant) {
 	served := 0
 	for ended := false; !ended; served++ {
 		longest = max(longest, a.timeToRun(namespace, fmt.Sprint("served-", served)))
-		a.must(a.lab.Machines.MachineV1alpha1().Machines(namespace).Delete(a.ctx, fmt.Sprintf("served-%d-%s", served, namespace), metav1.DeleteOptions{}))
+		a.must(a.lab.Machines.MachineV1alpha1().Machines(namespace).Delete(a.ctx,
+			fmt.Sprintf("served-%d-%s", served, namespace), metav1.DeleteOptions{}))
 		select {
 		case err := <-done:
 			if ended = true; err != nil {
@@ -93,7 +97,8 @@ func generated(a *tenant) {
 		default:
 		}
 	}
-	a.Logf("accepted %v, rejected %v; %d machines of another namespace were created meanwhile, each in up to %s", g.accepted, g.refused, served, longest)
+	a.Logf("accepted %v, rejected %v; %d machines of another namespace were created meanwhile, each in up to %s",
+		g.accepted, g.refused, served, longest)
 	for verb, err := range g.refusal {
 		a.Logf("the last rejected %s: %.300v", verb, err)
 	}
@@ -104,7 +109,9 @@ func generated(a *tenant) {
 
 // untested are the kinds of attacks of which the API server has accepted none.
 func (g *generator) untested() []string {
-	return slices.DeleteFunc([]string{"create", "change", "status", "delete", "secret", "kubelet"}, func(verb string) bool { return g.accepted[verb] > 0 })
+	return slices.DeleteFunc([]string{"create", "change", "status", "delete", "secret", "kubelet"}, func(verb string) bool {
+		return g.accepted[verb] > 0
+	})
 }
 
 // run attacks for a time, and on a busy computer until one attack of each kind was accepted; or
@@ -154,14 +161,16 @@ func (g *generator) attack(ctx context.Context) error {
 		err = rest.Patch(types.MergePatchType).Namespace(g.namespace).Resource(kind).Name(name).Body([]byte(body)).Do(ctx).Error()
 	case 6:
 		verb, body = "status", encode(map[string]any{"status": g.status(kind)})
-		err = rest.Patch(types.MergePatchType).Namespace(g.namespace).Resource(kind).Name(name).SubResource("status").Body([]byte(body)).Do(ctx).Error()
+		err = rest.Patch(types.MergePatchType).Namespace(g.namespace).Resource(kind).Name(name).SubResource("status").Body([]byte(body)).Do(ctx).
+			Error()
 	case 7:
 		verb = "delete"
 		err = rest.Delete().Namespace(g.namespace).Resource(kind).Name(name).Do(ctx).Error()
 	case 8:
 		verb, kind = "secret", "secrets"
 		body = encode(map[string]any{"metadata": g.metadata(), "stringData": map[string]any{
-			v1alpha1.SecretKeyUserData: g.pick(harness.UserData, "", g.text()), "endpoint": g.pick("", g.cloud.endpoint(g.lie()), g.text()), "token": g.text(),
+			v1alpha1.SecretKeyUserData: g.pick(harness.UserData, "", g.text()), "endpoint": g.pick("", g.cloud.endpoint(g.lie()), g.text()),
+			"token": g.text(),
 		}})
 		name = harness.ClassName
 		_, err = g.secrets.Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
@@ -200,7 +209,10 @@ func (g *generator) asKubelet(ctx context.Context) (name, body string, err error
 	nodes := g.kubelet(name).CoreV1().Nodes()
 	if g.dice.IntN(3) == 0 {
 		body = encode(map[string]any{"status": map[string]any{
-			"conditions":  []any{map[string]any{"type": g.pick("Ready", "Terminating", "InPlaceUpdate", "KernelDeadlock"), "status": g.pick("True", "False", "Unknown"), "reason": "Drawn", "message": g.text()}},
+			"conditions": []any{map[string]any{
+				"type": g.pick("Ready", "Terminating", "InPlaceUpdate", "KernelDeadlock"), "status": g.pick("True", "False", "Unknown"),
+				"reason": "Drawn", "message": g.text(),
+			}},
 			"capacity":    map[string]any{"example.com/" + g.pick("gpu", "tpu"): g.pick("1", "0")},
 			"allocatable": map[string]any{"cpu": g.pick("1", "64")},
 		}})
@@ -263,7 +275,9 @@ func (g *generator) object(kind, name string) map[string]any {
 		object["providerSpec"] = map[string]any{"zone": g.pick("sim-1a", "sim-1b", g.text())}
 		for _, ref := range []string{"secretRef", "credentialsSecretRef"} {
 			g.maybe(object, ref, func() any {
-				return map[string]any{"name": g.pick(harness.ClassName, adminToken, g.text()), "namespace": g.pick(g.namespace, metav1.NamespaceSystem, victimNamespace)}
+				return map[string]any{
+					"name": g.pick(harness.ClassName, adminToken, g.text()), "namespace": g.pick(g.namespace, metav1.NamespaceSystem, victimNamespace),
+				}
 			})
 		}
 	default:
@@ -278,7 +292,9 @@ func (g *generator) object(kind, name string) map[string]any {
 		g.maybe(spec, "paused", func() any { return g.dice.IntN(2) == 0 })
 		g.maybe(spec, "strategy", func() any {
 			update := map[string]any{"maxSurge": []any{-1, 1, "200%", "x"}[g.dice.IntN(4)], "maxUnavailable": []any{0, 1, "50%"}[g.dice.IntN(3)]}
-			return map[string]any{"type": g.pick("RollingUpdate", "Recreate", "InPlaceUpdate", "Other"), "rollingUpdate": update, "inPlaceUpdate": update}
+			return map[string]any{
+				"type": g.pick("RollingUpdate", "Recreate", "InPlaceUpdate", "Other"), "rollingUpdate": update, "inPlaceUpdate": update,
+			}
 		})
 		object["spec"] = spec
 	}
@@ -286,7 +302,9 @@ func (g *generator) object(kind, name string) map[string]any {
 }
 
 func (g *generator) machineSpec() map[string]any {
-	spec := map[string]any{"class": map[string]any{"kind": "MachineClass", "name": g.pick(harness.ClassName, harness.ClassName, "own-1", g.text())}}
+	spec := map[string]any{
+		"class": map[string]any{"kind": "MachineClass", "name": g.pick(harness.ClassName, harness.ClassName, "own-1", g.text())},
+	}
 	g.maybe(spec, "providerID", func() any { return g.text() })
 	g.maybe(spec, "drainTimeout", func() any { return g.pick("1s", "0s", "-1h", "876000h", "soon") })
 	g.maybe(spec, "healthTimeout", func() any { return g.pick("1s", "0s", "-1h") })
@@ -296,7 +314,8 @@ func (g *generator) machineSpec() map[string]any {
 		return map[string]any{
 			"metadata": map[string]any{"labels": g.labels(), "annotations": g.annotations()},
 			"spec": map[string]any{"taints": []any{map[string]any{
-				"key": g.pick(quarantine, "node.kubernetes.io/unreachable", g.text()), "value": g.text(), "effect": g.pick("NoSchedule", "NoExecute", "Other"),
+				"key": g.pick(quarantine, "node.kubernetes.io/unreachable", g.text()), "value": g.text(),
+				"effect": g.pick("NoSchedule", "NoExecute", "Other"),
 			}}},
 		}
 	})
@@ -313,7 +332,9 @@ func (g *generator) metadata() map[string]any {
 		}}
 	})
 	g.maybe(metadata, "finalizers", func() any {
-		return [][]string{nil, {v1alpha1.FinalizerName}, {v1alpha1.SecretFinalizerName}, {"example.com/" + g.pick("hold", "keep")}}[g.dice.IntN(4)]
+		return [][]string{
+			nil, {v1alpha1.FinalizerName}, {v1alpha1.SecretFinalizerName}, {"example.com/" + g.pick("hold", "keep")},
+		}[g.dice.IntN(4)]
 	})
 	return metadata
 }
@@ -336,11 +357,12 @@ func (g *generator) annotations() map[string]any {
 	annotations := map[string]any{}
 	for _, key := range []string{
 		v1alpha1.AnnotationMachine, v1alpha1.AnnotationMachineUID, v1alpha1.AnnotationTokenOf, v1alpha1.AnnotationCreateSent,
-		v1alpha1.AnnotationTokenLeft, v1alpha1.AnnotationBackoff, v1alpha1.AnnotationSetAside, v1alpha1.AnnotationReported, v1alpha1.AnnotationApplied,
-		v1alpha1.AnnotationDisruptions, v1alpha1.AnnotationRolling, v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy,
-		v1alpha1.AnnotationIntents, v1alpha1.AnnotationOrdinal, v1alpha1.AnnotationUncordonAt, v1alpha1.AnnotationTraceparent,
-		v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationPreserve, v1alpha1.AnnotationPriority, v1alpha1.AnnotationNotManaged,
-		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity, v1alpha1.AnnotationEffectiveCreationTimeout,
+		v1alpha1.AnnotationTokenLeft, v1alpha1.AnnotationBackoff, v1alpha1.AnnotationSetAside, v1alpha1.AnnotationReported,
+		v1alpha1.AnnotationApplied, v1alpha1.AnnotationDisruptions, v1alpha1.AnnotationRolling, v1alpha1.AnnotationUpdateTo,
+		v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy, v1alpha1.AnnotationIntents, v1alpha1.AnnotationOrdinal,
+		v1alpha1.AnnotationUncordonAt, v1alpha1.AnnotationTraceparent, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationPreserve,
+		v1alpha1.AnnotationPriority, v1alpha1.AnnotationNotManaged, v1alpha1.AnnotationLastAppliedNodeTemplate,
+		v1alpha1.AnnotationLastAppliedVirtualCapacity, v1alpha1.AnnotationEffectiveCreationTimeout,
 		v1alpha1.AnnotationLastAppliedNodePreserveValue, v1alpha1.AnnotationSharedWith, v1alpha1.AnnotationRevision,
 	} {
 		if g.dice.IntN(8) == 0 {
@@ -355,12 +377,21 @@ func (g *generator) status(kind string) map[string]any {
 	if kind != "machines" {
 		return map[string]any{
 			"replicas": g.dice.IntN(5) - 1, "readyReplicas": 2147483647, "observedGeneration": g.dice.IntN(100),
-			"conditions": []any{map[string]any{"type": g.pick("CircuitBreakerOpen", "Progressing", "Frozen"), "status": "True", "reason": g.pick(v1alpha1.ReasonTargetNotReady, v1alpha1.ReasonZoneNotReady, "x")}},
+			"conditions": []any{map[string]any{
+				"type": g.pick("CircuitBreakerOpen", "Progressing", "Frozen"), "status": "True",
+				"reason": g.pick(v1alpha1.ReasonTargetNotReady, v1alpha1.ReasonZoneNotReady, "x"),
+			}},
 		}
 	}
 	return map[string]any{
-		"currentStatus": map[string]any{"phase": g.pick("", "Pending", "Running", "Unknown", "Failed", "Terminating", "CrashLoopBackOff", "x"), "lastUpdateTime": g.pick("2126-01-01T00:00:00Z", "1970-01-01T00:00:00Z")},
-		"lastOperation": map[string]any{"type": g.pick("Create", "Delete", "HealthCheck", "x"), "state": g.pick("Processing", "Failed", "Successful"), "description": g.text(), "errorCode": g.text()},
-		"addresses":     []any{map[string]any{"type": "Hostname", "address": g.text()}},
+		"currentStatus": map[string]any{
+			"phase":          g.pick("", "Pending", "Running", "Unknown", "Failed", "Terminating", "CrashLoopBackOff", "x"),
+			"lastUpdateTime": g.pick("2126-01-01T00:00:00Z", "1970-01-01T00:00:00Z"),
+		},
+		"lastOperation": map[string]any{
+			"type": g.pick("Create", "Delete", "HealthCheck", "x"), "state": g.pick("Processing", "Failed", "Successful"), "description": g.text(),
+			"errorCode": g.text(),
+		},
+		"addresses": []any{map[string]any{"type": "Hostname", "address": g.text()}},
 	}
 }

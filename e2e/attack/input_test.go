@@ -38,7 +38,8 @@ func absurdNumbers(a *tenant) {
 	} {
 		d := harness.Deployment(a.namespace, name, 1)
 		change(&d.Spec)
-		if _, err := a.api.MachineDeployments(a.namespace).Create(a.ctx, d, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "1000000") {
+		if _, err := a.api.MachineDeployments(a.namespace).Create(a.ctx, d, metav1.CreateOptions{}); !apierrors.IsInvalid(err) ||
+			!strings.Contains(err.Error(), "1000000") {
 			a.Errorf("MachineDeployment %s: want it rejected for its number, got %v", name, err)
 		}
 	}
@@ -125,7 +126,8 @@ func portWithoutEnd(a *tenant) {
 		if status, body := get(elsewhere, path, ""); status != http.StatusUnauthorized || strings.Contains(body, victimNamespace) {
 			a.Errorf("%s without a token: %d %s", path, status, body)
 		}
-		if status, body := get(elsewhere, path, a.reader("outsider", "/nothing")); status != http.StatusForbidden || strings.Contains(body, victimNamespace) {
+		if status, body := get(elsewhere, path, a.reader("outsider", "/nothing")); status != http.StatusForbidden ||
+			strings.Contains(body, victimNamespace) {
 			a.Errorf("%s by a user without access: %d %s", path, status, body)
 		}
 		if status, body := get(elsewhere, path, a.reader("scraper"+strings.ReplaceAll(path, "/", "-"), path)); status != http.StatusOK {

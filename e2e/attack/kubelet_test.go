@@ -49,22 +49,28 @@ func (a *tenant) nodeOf(m *v1alpha1.Machine) (node *corev1.Node) {
 // label there, and then that the Node is the victim's. The fleet removes neither, and the victim's
 // machine has no other Node than before.
 func kubeletAroundTheAdmin(a *tenant) {
-	m := a.machine(a.named("mine"), harness.ClassName, func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"} })
+	m := a.machine(a.named("mine"), harness.ClassName, func(m *v1alpha1.Machine) {
+		m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
+	})
 	m = a.running(m.Name)
 	node := a.nodeOf(m)
 	nodes := a.lab.Target.CoreV1().Nodes()
 	_, err := nodes.Patch(a.ctx, node.Name, types.StrategicMergePatchType, fmt.Appendf(nil,
-		`{"metadata":{"labels":{%q:"gold"}},"spec":{"taints":[{"key":%q,"value":"yes","effect":"NoSchedule"}]}}`, restrictedLabel, quarantine), metav1.PatchOptions{})
+		`{"metadata":{"labels":{%q:"gold"}},"spec":{"taints":[{"key":%q,"value":"yes","effect":"NoSchedule"}]}}`, restrictedLabel, quarantine),
+		metav1.PatchOptions{})
 	a.must(err)
 
 	kubelet := a.kubelet(node.Name).CoreV1().Nodes()
 	annotate := func(key, value string) {
-		_, err := kubelet.Patch(a.ctx, node.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value), metav1.PatchOptions{})
+		_, err := kubelet.Patch(a.ctx, node.Name, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value), metav1.PatchOptions{})
 		a.must(err)
 	}
 	annotate(v1alpha1.AnnotationLastAppliedNodeTemplate, fmt.Sprintf(
-		`{"metadata":{"labels":{"pool":"a",%q:"gold"}},"spec":{"taints":[{"key":%q,"value":"yes","effect":"NoSchedule"}]}}`, restrictedLabel, quarantine))
-	if _, err := kubelet.Patch(a.ctx, nodeOf(&a.victim.machines[0]), types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err == nil {
+		`{"metadata":{"labels":{"pool":"a",%q:"gold"}},"spec":{"taints":[{"key":%q,"value":"yes","effect":"NoSchedule"}]}}`,
+		restrictedLabel, quarantine))
+	if _, err := kubelet.Patch(a.ctx, nodeOf(&a.victim.machines[0]), types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+		metav1.PatchOptions{}); err == nil {
 		a.Error("the kubelet of one Node can write another one: the lab does not restrict kubelets")
 	}
 	_, err = a.api.Machines(a.namespace).Patch(a.ctx, m.Name, types.MergePatchType,
@@ -113,7 +119,8 @@ func kubeletThatFlaps(a *tenant) {
 	a.must(err)
 	for i := range flaps {
 		status := []string{"False", "True"}[i%2]
-		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Flap%d","message":%q}]}}`, status, i, strings.Repeat("x", 2000))
+		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"reason":"Flap%d","message":%q}]}}`,
+			status, i, strings.Repeat("x", 2000))
 		_, err := kubelet.Patch(a.ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		a.must(err)
 	}

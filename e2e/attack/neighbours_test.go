@@ -23,7 +23,8 @@ func (a *tenant) neighbour(providerSpec string) (namespace string, m *v1alpha1.M
 	a.Helper()
 	namespace = "next-to-" + a.namespace
 	a.must(a.lab.Prepare(a.ctx, namespace, providerSpec))
-	_, err := a.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Create(a.ctx, harness.Deployment(namespace, "pool", 1), metav1.CreateOptions{})
+	_, err := a.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Create(a.ctx,
+		harness.Deployment(namespace, "pool", 1), metav1.CreateOptions{})
 	a.must(err)
 	a.must(a.lab.Running(a.ctx, namespace, 1))
 	return namespace, &a.machinesOf(namespace)[0]
@@ -122,7 +123,8 @@ func cloudThatNeverAnswers(a *tenant) {
 		return nil
 	})
 	during := a.timeToRun(namespace, "during")
-	a.Logf("a machine of another namespace ran after %s before, and %s while %d requests of %d machines waited for their cloud", before, during, a.cloud.atATime(), many)
+	a.Logf("a machine of another namespace ran after %s before, and %s while %d requests of %d machines waited for their cloud",
+		before, during, a.cloud.atATime(), many)
 	if n := a.cloud.atATime(); n > replicas*concurrentSyncs {
 		a.Errorf("%d requests of one namespace waited at a time, want at most %d", n, replicas*concurrentSyncs)
 	}

@@ -29,12 +29,14 @@ func documentedRights(a *tenant) {
 		"POST /api/v1/namespaces/NAMESPACE/resourcequotas", "POST /apis/rbac.authorization.k8s.io/v1/namespaces/NAMESPACE/rolebindings",
 		"POST /api/v1/namespaces/NAMESPACE/serviceaccounts/default/token", "POST /apis/coordination.k8s.io/v1/namespaces/NAMESPACE/leases",
 		"POST /apis/events.k8s.io/v1/namespaces/NAMESPACE/events", "PATCH /api/v1/namespaces/NAMESPACE",
-		"GET " + machines + victimNamespace + "/machines", "GET /api/v1/namespaces/" + victimNamespace + "/secrets", "GET " + machines[:len(machines)-len("/namespaces/")] + "/machines",
+		"GET " + machines + victimNamespace + "/machines", "GET /api/v1/namespaces/" + victimNamespace + "/secrets",
+		"GET " + machines[:len(machines)-len("/namespaces/")] + "/machines",
 	} {
 		verb, path, _ := strings.Cut(strings.Replace(request, "NAMESPACE", a.namespace, 1), " ")
 		r := client.CoreV1().RESTClient().Verb(verb).AbsPath(path)
 		if verb != http.MethodGet {
-			r = r.SetHeader("Content-Type", map[bool]string{true: "application/merge-patch+json", false: "application/json"}[verb == http.MethodPatch]).Body([]byte("{}"))
+			r = r.SetHeader("Content-Type",
+				map[bool]string{true: "application/merge-patch+json", false: "application/json"}[verb == http.MethodPatch]).Body([]byte("{}"))
 		}
 		if err := r.Do(a.ctx).Error(); !apierrors.IsForbidden(err) {
 			a.Errorf("%s %s: %v", verb, path, err)

@@ -66,7 +66,8 @@ func newScene(t *testing.T) *scene {
 	s := &scene{cloud: newBadCloud(t)}
 	s.ctx, s.lab = harness.Begin(t, harness.Options{
 		Replicas: replicas, CloudEndpoints: s.cloud.endpoints(), Refused: "the fleet may not change",
-		FleetFlags: fmt.Sprintf("--slots=%d --concurrent-syncs=%d --metrics-authorization --machine-health-timeout=%s", slots, concurrentSyncs, healthTimeout),
+		FleetFlags: fmt.Sprintf("--slots=%d --concurrent-syncs=%d --metrics-authorization --machine-health-timeout=%s",
+			slots, concurrentSyncs, healthTimeout),
 	}, nil)
 	var err error
 	if s.pids, err = s.lab.Pids(); err != nil {
@@ -149,7 +150,8 @@ func (s *scene) keptSlots(t *testing.T) {
 	config := membership.DefaultConfig()
 	last, longest, slowest := map[string]time.Time{}, time.Duration(0), time.Duration(0)
 	for _, r := range requests {
-		if r.Resource != "leases" || r.Verb != "update" || r.Code != http.StatusOK || !strings.HasPrefix(r.Name, membership.SessionLeaseName(harness.FleetName, "")) {
+		if r.Resource != "leases" || r.Verb != "update" || r.Code != http.StatusOK ||
+			!strings.HasPrefix(r.Name, membership.SessionLeaseName(harness.FleetName, "")) {
 			continue
 		}
 		if before, known := last[r.Name]; known {
@@ -159,7 +161,8 @@ func (s *scene) keptSlots(t *testing.T) {
 	}
 	t.Logf("the API server took up to %s for a renewal, and the next one was answered within %s", slowest, longest)
 	if len(last) != replicas || longest > config.Fence-config.RenewEvery {
-		t.Errorf("%d sessions were renewed, the next time within %s; want %d and at most %s", len(last), longest, replicas, config.Fence-config.RenewEvery)
+		t.Errorf("%d sessions were renewed, the next time within %s; want %d and at most %s",
+			len(last), longest, replicas, config.Fence-config.RenewEvery)
 	}
 }
 
@@ -217,7 +220,9 @@ func (s *scene) tenant(t *testing.T) *tenant {
 	must(err)
 	position, err := s.lab.AuditEnd()
 	must(err)
-	a := &tenant{T: t, scene: s, user: user, namespace: name, api: machines.MachineV1alpha1(), secrets: core.CoreV1().Secrets(name), position: position}
+	a := &tenant{
+		T: t, scene: s, user: user, namespace: name, api: machines.MachineV1alpha1(), secrets: core.CoreV1().Secrets(name), position: position,
+	}
 	t.Cleanup(a.finish)
 	a.eventually("the tenant has his rights", func(ctx context.Context) error {
 		_, err := a.secrets.Patch(ctx, harness.ClassName, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
@@ -265,7 +270,8 @@ func withStatus(attack func(*tenant)) func(*tenant) {
 		a.must(a.grant(&rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Name: "status"},
 			Rules: []rbacv1.PolicyRule{{
-				APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"machines/status", "machinesets/status", "machinedeployments/status"}, Verbs: []string{"patch"},
+				APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"machines/status", "machinesets/status", "machinedeployments/status"},
+				Verbs: []string{"patch"},
 			}},
 		}, a.namespace, a.user))
 		a.eventually("the tenant may write statuses", func(ctx context.Context) error {
@@ -352,7 +358,9 @@ func (a *tenant) mayWriteNotes() {
 	rbac, name := a.lab.Control.RbacV1(), "notes-of-"+a.namespace
 	_, err := rbac.ClusterRoles().Create(a.ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"fleet.machine.sapcloud.io"}, Resources: []string{"notes"}, Verbs: []string{"write"}}},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"fleet.machine.sapcloud.io"}, Resources: []string{"notes"}, Verbs: []string{"write"}},
+		},
 	}, metav1.CreateOptions{})
 	a.must(err)
 	_, err = rbac.ClusterRoleBindings().Create(a.ctx, &rbacv1.ClusterRoleBinding{

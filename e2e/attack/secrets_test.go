@@ -54,7 +54,8 @@ func (a *tenant) nothingLeaks(text string) {
 	a.Helper()
 	for lie := range lies {
 		for _, request := range a.cloud.requestsFor(lie) {
-			if strings.Contains(request.head+string(request.body), text) || bytes.Contains(request.body, []byte(base64.StdEncoding.EncodeToString([]byte(text)))) {
+			if strings.Contains(request.head+string(request.body), text) ||
+				bytes.Contains(request.body, []byte(base64.StdEncoding.EncodeToString([]byte(text)))) {
 				a.Errorf("the cloud %q received %s %s", lie, request.head, request.body)
 			}
 		}
@@ -110,7 +111,8 @@ func pathInTheNameOfASecret(a *tenant) {
 	requests, err := a.lab.Watches(a.position)
 	a.must(err)
 	for _, r := range requests {
-		if r.IsFleet() && r.Resource == "secrets" && r.Name == "" && !strings.Contains(r.URI, "fieldSelector=metadata.name") && !strings.Contains(r.UserAgent, "metadata") {
+		if r.IsFleet() && r.Resource == "secrets" && r.Name == "" && !strings.Contains(r.URI, "fieldSelector=metadata.name") &&
+			!strings.Contains(r.UserAgent, "metadata") {
 			a.Errorf("a replica watches %s", r.URI)
 		}
 	}

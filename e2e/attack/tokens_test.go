@@ -77,7 +77,8 @@ func tokenWithoutEnd(a *tenant) {
 		a.Errorf("the token may be used for %q, with groups %q", usages, token.Data["auth-extra-groups"])
 	}
 	a.remove(m.Name)
-	_, err = a.api.Machines(a.namespace).Patch(a.ctx, m.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err = a.api.Machines(a.namespace).Patch(a.ctx, m.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	if !apierrors.IsNotFound(err) { // the fleet may have been quicker
 		a.must(err)
 	}

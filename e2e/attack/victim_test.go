@@ -291,7 +291,8 @@ func essence(object *unstructured.Unstructured) string {
 	hasNoMachine := slices.Contains([]string{controlPlane, joinedVM}, object.GetName()) // the leader annotates such a Node
 	annotations := object.GetAnnotations()
 	maps.DeleteFunc(annotations, func(key, _ string) bool { // the fleet's notes for itself, and Kubernetes' own
-		return hasNoMachine && key == v1alpha1.AnnotationNotManaged || isMachine && strings.HasPrefix(key, v1alpha1.FleetDomain) || strings.HasPrefix(key, "node.alpha.kubernetes.io/")
+		return hasNoMachine && key == v1alpha1.AnnotationNotManaged || isMachine && strings.HasPrefix(key, v1alpha1.FleetDomain) ||
+			strings.HasPrefix(key, "node.alpha.kubernetes.io/")
 	})
 	object.SetAnnotations(annotations)
 	labels := object.GetLabels()

@@ -71,16 +71,27 @@ func TestLowered(t *testing.T) {
 		changed        string
 		refused, equal bool
 	}{
-		"the first marks nothing":        {generation: 1, replicas: 3, machines: []string{"a"}, fresh: []string{"a"}},
-		"the second writes names":        {generation: 2, replicas: 3, machines: []string{"a", "b"}, want: "a,b", fresh: []string{"a", "b"}},
-		"the second adds":                {generation: 2, before: "a", replicas: 3, machines: []string{"a", "b"}, want: "a,b", fresh: []string{"b"}},
-		"the third writes times":         {generation: 3, replicas: 3, machines: []string{"a", "b"}, want: "a~" + at + ",b~" + at, fresh: []string{"a", "b"}, changed: at},
-		"the third keeps times":          {generation: 3, before: "a~2025-12-31T00:00:00Z", replicas: 3, machines: []string{"a", "b"}, want: "a~2025-12-31T00:00:00Z,b~" + at, fresh: []string{"b"}, changed: at},
-		"the third keeps names":          {generation: 3, before: "a", replicas: 3, machines: []string{"b"}, want: "a,b~" + at, fresh: []string{"b"}, changed: at},
-		"what is marked is not counted":  {generation: 3, before: "a~" + at, replicas: 3, machines: []string{"a"}, equal: true},
-		"names are marks of the third":   {generation: 3, before: "a", replicas: 3, machines: []string{"a"}, equal: true},
-		"there are not less than none":   {generation: 3, replicas: 1, machines: []string{"a", "b"}, refused: true},
-		"the second writes no time else": {generation: 2, before: "a~" + at, replicas: 1, machines: []string{"b"}, want: "a~" + at + ",b", fresh: []string{"b"}},
+		"the first marks nothing": {generation: 1, replicas: 3, machines: []string{"a"}, fresh: []string{"a"}},
+		"the second writes names": {generation: 2, replicas: 3, machines: []string{"a", "b"}, want: "a,b", fresh: []string{"a", "b"}},
+		"the second adds": {
+			generation: 2, before: "a", replicas: 3, machines: []string{"a", "b"}, want: "a,b", fresh: []string{"b"},
+		},
+		"the third writes times": {
+			generation: 3, replicas: 3, machines: []string{"a", "b"}, want: "a~" + at + ",b~" + at, fresh: []string{"a", "b"}, changed: at,
+		},
+		"the third keeps times": {
+			generation: 3, before: "a~2025-12-31T00:00:00Z", replicas: 3, machines: []string{"a", "b"}, want: "a~2025-12-31T00:00:00Z,b~" + at,
+			fresh: []string{"b"}, changed: at,
+		},
+		"the third keeps names": {
+			generation: 3, before: "a", replicas: 3, machines: []string{"b"}, want: "a,b~" + at, fresh: []string{"b"}, changed: at,
+		},
+		"what is marked is not counted": {generation: 3, before: "a~" + at, replicas: 3, machines: []string{"a"}, equal: true},
+		"names are marks of the third":  {generation: 3, before: "a", replicas: 3, machines: []string{"a"}, equal: true},
+		"there are not less than none":  {generation: 3, replicas: 1, machines: []string{"a", "b"}, refused: true},
+		"the second writes no time else": {
+			generation: 2, before: "a~" + at, replicas: 1, machines: []string{"b"}, want: "a~" + at + ",b", fresh: []string{"b"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &v1alpha1.MachineDeployment{Spec: v1alpha1.MachineDeploymentSpec{Replicas: tc.replicas}}
@@ -115,7 +126,10 @@ func TestExempt(t *testing.T) {
 	failed := &v1alpha1.Machine{Status: v1alpha1.MachineStatus{CurrentStatus: v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed}}}
 	going := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
 	runs := &v1alpha1.Machine{}
-	got := []string{exempt(runs, false, false), exempt(failed, false, false), exempt(going, false, false), exempt(runs, true, false), exempt(runs, false, true)}
+	got := []string{
+		exempt(runs, false, false), exempt(failed, false, false), exempt(going, false, false), exempt(runs, true, false),
+		exempt(runs, false, true),
+	}
 	want := []string{"", "it has failed", "it is being deleted", "it is preserved", "its Node is not to be scaled down"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -133,7 +147,9 @@ func machine(name, node, id string, owners ...string) v1alpha1.Machine {
 
 func TestMachinesAreFound(t *testing.T) {
 	machines := []v1alpha1.Machine{machine("new", "", ""), machine("a", "node-a", "aws:///eu-1a/i-1"), machine("b", "node-b", "i-2")}
-	for id, want := range map[string]string{"aws:///i-1": "a", "aws:///eu-1b/i-2": "b", "requested://new": "new", "aws:///eu-1a/i-3": "", "": ""} {
+	for id, want := range map[string]string{
+		"aws:///i-1": "a", "aws:///eu-1b/i-2": "b", "requested://new": "new", "aws:///eu-1a/i-3": "", "": "",
+	} {
 		got := ""
 		if m := machineOf(id, machines); m != nil {
 			got = m.Name
@@ -145,7 +161,9 @@ func TestMachinesAreFound(t *testing.T) {
 }
 
 func TestOwnersAreFollowed(t *testing.T) {
-	owned := v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "set", OwnerReferences: []metav1.OwnerReference{{Name: "pool"}, {Name: "other"}}}}
+	owned := v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "set", OwnerReferences: []metav1.OwnerReference{{Name: "pool"}, {Name: "other"}}},
+	}
 	sets := []v1alpha1.MachineSet{{ObjectMeta: metav1.ObjectMeta{Name: "bare"}}, owned}
 	for name, tc := range map[string]struct {
 		owners  []string
@@ -231,7 +249,9 @@ func TestTemplate(t *testing.T) {
 		capacity string // cpu, memory, gpu and dongle
 		arch     string
 	}{
-		"from the class":    {func(*v1alpha1.NodeTemplate) {}, []corev1.Node{node("others", "large"), node("workers", "small")}, "4 9Gi 0 2", "amd64"},
+		"from the class": {
+			func(*v1alpha1.NodeTemplate) {}, []corev1.Node{node("others", "large"), node("workers", "small")}, "4 9Gi 0 2", "amd64",
+		},
 		"another processor": {func(of *v1alpha1.NodeTemplate) { of.Architecture = new("arm64") }, nil, "4 9Gi 0 2", "arm64"},
 		"nothing virtual":   {func(of *v1alpha1.NodeTemplate) { of.VirtualCapacity = nil }, nil, "4 8Gi 0 0", "amd64"},
 		"from a Node":       {func(*v1alpha1.NodeTemplate) {}, []corev1.Node{node("workers", "large")}, "3 0 0 0", "amd64"},
@@ -256,7 +276,8 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%s: labels (-want +got):\n%s", name, diff)
 		}
 		gpu, dongle := got.Capacity["gpu"], got.Capacity["dongle"]
-		if has := fmt.Sprint(got.Capacity.Cpu(), got.Capacity.Memory(), &gpu, &dongle); has != tc.capacity || (got.From == "") != (len(tc.nodes) != 1) {
+		if has := fmt.Sprint(got.Capacity.Cpu(), got.Capacity.Memory(), &gpu, &dongle); has != tc.capacity ||
+			(got.From == "") != (len(tc.nodes) != 1) {
 			t.Errorf("%s: it has %s and is from %q, want %s", name, has, got.From, tc.capacity)
 		}
 	}

@@ -105,7 +105,9 @@ func names() (all []string) {
 }
 
 // inGroup returns a command whose first argument is a node group.
-func inGroup(do func(ctx context.Context, s *scaler, g group, args []string) (any, error)) func(context.Context, *scaler, []string) (any, error) {
+func inGroup(
+	do func(ctx context.Context, s *scaler, g group, args []string) (any, error),
+) func(context.Context, *scaler, []string) (any, error) {
 	return func(ctx context.Context, s *scaler, args []string) (any, error) {
 		if len(args) == 0 {
 			return nil, errors.New("want a node group")

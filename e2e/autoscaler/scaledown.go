@@ -61,7 +61,9 @@ func entries(d *v1alpha1.MachineDeployment) []string {
 
 // lowered returns the MachineDeployment to write for the deletion of some of its machines, and
 // those that were not marked before: these count. It is nil when all of them were.
-func lowered(d *v1alpha1.MachineDeployment, machines []string, generation int, now time.Time) (*v1alpha1.MachineDeployment, []string, error) {
+func lowered(
+	d *v1alpha1.MachineDeployment, machines []string, generation int, now time.Time,
+) (*v1alpha1.MachineDeployment, []string, error) {
 	before := marked(d)
 	fresh := slices.DeleteFunc(slices.Clone(machines), func(name string) bool { return slices.Contains(before, name) })
 	if len(fresh) == 0 {

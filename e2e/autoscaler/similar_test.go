@@ -49,7 +49,8 @@ func nodeOf(zone, slot, storage string) *corev1.Node {
 		n.Labels[labelSlot], n.Labels["node.gardener.cloud/machine-name"] = slot, "machine-"+zone
 	}
 	n.Status.Capacity = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourceEphemeralStorage: resource.MustParse(storage),
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse(storage),
 	}
 	return n
 }

@@ -55,7 +55,8 @@ func templateOf(d *v1alpha1.MachineDeployment, class *v1alpha1.MachineClass, nod
 		}
 	}
 	if of.InstanceType == "" || of.Region == "" || of.Zone == "" {
-		return nil, fmt.Errorf("class %s has instance type %q, region %q, zone %q: %w", class.Name, of.InstanceType, of.Region, of.Zone, errTemplate)
+		return nil, fmt.Errorf("class %s has instance type %q, region %q, zone %q: %w",
+			class.Name, of.InstanceType, of.Region, of.Zone, errTemplate)
 	}
 	node := d.Spec.Template.Spec.NodeTemplateSpec
 	t := &template{
@@ -69,7 +70,8 @@ func templateOf(d *v1alpha1.MachineDeployment, class *v1alpha1.MachineClass, nod
 		t.Labels[corev1.LabelArchStable] = *of.Architecture
 	}
 	for _, n := range nodes {
-		if n.Labels[labelPool] == node.Labels[labelPool] && n.Labels[corev1.LabelInstanceTypeStable] == of.InstanceType && n.Status.Capacity != nil {
+		if n.Labels[labelPool] == node.Labels[labelPool] && n.Labels[corev1.LabelInstanceTypeStable] == of.InstanceType &&
+			n.Status.Capacity != nil {
 			t.Capacity, t.From = n.Status.Capacity, n.Name
 			break
 		}

@@ -61,7 +61,8 @@ func measureDrains(ctx context.Context, lab *harness.Lab, draining int, s sample
 // createFresh measures how long a MachineDeployment takes until all of its machines run.
 func createFresh(ctx context.Context, lab *harness.Lab, namespace string) (pair, error) {
 	return timed(ctx, lab, namespace, run(fresh), func() error {
-		_, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Create(ctx, harness.Deployment(namespace, "md", fresh), metav1.CreateOptions{})
+		_, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Create(ctx,
+			harness.Deployment(namespace, "md", fresh), metav1.CreateOptions{})
 		return err
 	})
 }

@@ -113,7 +113,9 @@ func run(desired int) func(phases map[string]v1alpha1.MachinePhase) bool {
 func gone(phases map[string]v1alpha1.MachinePhase) bool { return len(phases) == 0 }
 
 // timed starts the work and measures until the end, with a watch, which causes the least load.
-func timed(ctx context.Context, lab *harness.Lab, namespace string, end func(map[string]v1alpha1.MachinePhase) bool, begin func() error) (pair, error) {
+func timed(
+	ctx context.Context, lab *harness.Lab, namespace string, end func(map[string]v1alpha1.MachinePhase) bool, begin func() error,
+) (pair, error) {
 	api := lab.Machines.MachineV1alpha1().Machines(namespace)
 	list, err := api.List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -195,7 +195,9 @@ func (f *floor) create(ctx context.Context, i int) (*v1alpha1.Machine, error) {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
 	userData := strings.ReplaceAll(harness.UserData, v1alpha1.PlaceholderBootstrapToken, id+".0123456789abcdef")
-	vm, err := f.driver.CreateMachine(ctx, driver.CreateMachineRequest{Target: driver.Target{Machine: m, Class: f.class}, UserData: []byte(userData)})
+	vm, err := f.driver.CreateMachine(ctx, driver.CreateMachineRequest{
+		Target: driver.Target{Machine: m, Class: f.class}, UserData: []byte(userData),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("floor: %w", err)
 	}
@@ -213,7 +215,8 @@ func (f *floor) create(ctx context.Context, i int) (*v1alpha1.Machine, error) {
 	case <-f.readiness(vm.NodeName):
 	}
 	err = errors.Join(
-		f.patchNode(ctx, m.Name, fmt.Sprintf(`{"metadata":{"finalizers":[%q],"labels":{%q:%q}}}`, v1alpha1.NodeFinalizerName, v1alpha1.LabelMachineName, m.Name)),
+		f.patchNode(ctx, m.Name,
+			fmt.Sprintf(`{"metadata":{"finalizers":[%q],"labels":{%q:%q}}}`, v1alpha1.NodeFinalizerName, v1alpha1.LabelMachineName, m.Name)),
 		secrets.Delete(ctx, token.Name, metav1.DeleteOptions{}),
 		f.patch(ctx, m, `{"status":{"currentStatus":{"phase":"Running"}}}`, "status"),
 	)
@@ -254,7 +257,8 @@ func (f *floor) patch(ctx context.Context, m *v1alpha1.Machine, patch string, su
 }
 
 func (f *floor) patchNode(ctx context.Context, name, patch string, subresource ...string) error {
-	_, err := f.lab.Target.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
+	_, err := f.lab.Target.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresource...)
 	if err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}

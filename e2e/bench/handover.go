@@ -83,7 +83,8 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	}
 	running.Wait()
 	if failed == nil && m.elsewhere > mostElsewhere {
-		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to exclude", len(m.created)+m.elsewhere, m.elsewhere)
+		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to exclude",
+			len(m.created)+m.elsewhere, m.elsewhere)
 	}
 	return failed
 }
@@ -96,7 +97,8 @@ func (m *moves) onlyBusy(calls []cloudapi.Call) error {
 	m.created = slices.DeleteFunc(m.created, func(one move) bool { return atCloud(calls, one.slot, one.assignedAt) < machines })
 	m.idle += before - len(m.created)
 	if m.idle > mostIdle {
-		return fmt.Errorf("of %d hand-overs only %d were requested while all %d machines of the slot had a call of the cloud in flight", m.idle+len(m.created), len(m.created), machines)
+		return fmt.Errorf("of %d hand-overs only %d were requested while all %d machines of the slot had a call of the cloud in flight",
+			m.idle+len(m.created), len(m.created), machines)
 	}
 	return nil
 }
@@ -120,7 +122,9 @@ func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
 // handOverOne writes another assigned replica, and gets the time when that had completed the first
 // key of the slot. If it has not after a while, it returns the time until then; there is false if
 // the leader has assigned the slot to another replica.
-func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error) (created move, there bool, err error) {
+func handOverOne(
+	ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error,
+) (created move, there bool, err error) {
 	if stir != nil {
 		if err := stir(r); err != nil {
 			return created, false, err

@@ -31,7 +31,9 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 	ctx, cancel := context.WithTimeout(ctx, rollTimeout)
 	defer cancel()
 	lab, err := harness.Up(ctx, harness.Options{
-		Dir: filepath.Join(dir, "driver"), Replicas: fleetSize, Drivers: sideProvider + "=simulated-driver --provider=" + sideProvider + " --endpoints={cloud}",
+		Dir:      filepath.Join(dir, "driver"),
+		Replicas: fleetSize,
+		Drivers:  sideProvider + "=simulated-driver --provider=" + sideProvider + " --endpoints={cloud}",
 	})
 	if err != nil {
 		return err
@@ -85,7 +87,9 @@ func measureKilledDriver(ctx context.Context, dir string, creates int, s sample)
 // createDuring creates machines of the other provider while disturb works, and returns how long
 // those of the replicas' own drivers take meanwhile to get their VM, one after the other, in
 // seconds.
-func createDuring(ctx context.Context, lab *harness.Lab, name string, creates int, disturb func(context.Context) error) (times []float64, err error) {
+func createDuring(
+	ctx context.Context, lab *harness.Lab, name string, creates int, disturb func(context.Context) error,
+) (times []float64, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	var disturbance sync.WaitGroup

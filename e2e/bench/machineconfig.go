@@ -36,7 +36,9 @@ func measureConfigs(ctx context.Context, dir string, s sample) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*configTimeout)
 	defer cancel()
 	fmt.Println("Starting a lab with machine configuration")
-	lab, err := harness.Up(ctx, harness.Options{Dir: filepath.Join(dir, "machineconfig"), Clusters: 2, Replicas: fleetSize, MachineConfiguration: true})
+	lab, err := harness.Up(ctx, harness.Options{
+		Dir: filepath.Join(dir, "machineconfig"), Clusters: 2, Replicas: fleetSize, MachineConfiguration: true,
+	})
 	if err != nil {
 		return err
 	}

@@ -47,10 +47,17 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 20, "`number` of replicas that are killed, every other one the leader")
 	flag.IntVar(&o.machines, "machines", 10000, "`number` of machines that memory and scrapes are measured with")
 	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are created")
-	flag.IntVar(&o.creates, "creates", 200, "`number` of machines that are created while the process of their driver is killed, and as many before")
-	flag.IntVar(&o.rounds, "rounds", 5, "`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
-	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which CPU and requests are measured at rest; within the default each kubelet reports the status of its Node")
-	flag.StringVar(&o.parts, "parts", "create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver", "what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, driver and machineconfig start additional labs")
+	flag.IntVar(&o.creates, "creates", 200,
+		"`number` of machines that are created while the process of their driver is killed, and as many before")
+	flag.IntVar(&o.rounds, "rounds", 5,
+		"`number` of rounds in which the CPU time of replicas with and without tracing is compared, of which the median counts")
+	flag.DurationVar(&o.rest, "rest", 5*time.Minute,
+		"`time` for which CPU and requests are measured at rest; within the default each kubelet reports the status of its Node")
+	flag.StringVar(&o.parts, "parts",
+		"create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver",
+		"what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, "+
+			"as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, "+
+			"driver and machineconfig start additional labs")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -123,7 +130,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "cpu":
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
-			err = fmt.Errorf("--parts: expected create, delete-empty, rest, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, tracing, scrape, driver, machineconfig or cpu, got %q", part)
+			err = fmt.Errorf("--parts: expected create, delete-empty, rest, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, "+
+				"tracing, scrape, driver, machineconfig or cpu, got %q", part)
 		}
 		if err != nil {
 			return false, err

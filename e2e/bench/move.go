@@ -82,7 +82,8 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	s["hand_over_machine_writes"] = pair{value: float64(writes)}
 	fmt.Println("hand-over:", &idle)
 	fmt.Println("hand-over while calls of the cloud are in flight:", &busy)
-	if err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete the MachineDeployments: %w", err)
 	}
 	return lab.Cloud.Set(ctx, settings)
@@ -97,22 +98,23 @@ func atWork(ctx context.Context, lab *harness.Lab, namespace string, r root, siz
 	if err := lab.ScaleDeployment(ctx, namespace, r.name, size); err != nil {
 		return err
 	}
-	return harness.EventuallyEvery(ctx, 10*time.Millisecond, fmt.Sprintf("%s has or is getting %d VMs", r.name, size), func(ctx context.Context) error {
-		vms, err := lab.Cloud.VMs(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		n := 0
-		for _, vm := range vms {
-			if strings.HasPrefix(vm.Name, r.name+"-") {
-				n++
+	return harness.EventuallyEvery(ctx, 10*time.Millisecond, fmt.Sprintf("%s has or is getting %d VMs", r.name, size),
+		func(ctx context.Context) error {
+			vms, err := lab.Cloud.VMs(ctx, namespace)
+			if err != nil {
+				return err
 			}
-		}
-		if n != size {
-			return fmt.Errorf("it has %d", n)
-		}
-		return nil
-	})
+			n := 0
+			for _, vm := range vms {
+				if strings.HasPrefix(vm.Name, r.name+"-") {
+					n++
+				}
+			}
+			if n != size {
+				return fmt.Errorf("it has %d", n)
+			}
+			return nil
+		})
 }
 
 // root is a MachineDeployment in a slot that no other root is in.

@@ -81,7 +81,9 @@ func TestPace(t *testing.T) {
 func TestWriteTimes(t *testing.T) {
 	var requests []harness.Request
 	for i := range 200 {
-		requests = append(requests, harness.Request{User: "fleet-1", Verb: "patch", Resource: "machines", Took: time.Duration(i+1) * time.Millisecond})
+		requests = append(requests, harness.Request{
+			User: "fleet-1", Verb: "patch", Resource: "machines", Took: time.Duration(i+1) * time.Millisecond,
+		})
 	}
 	for _, other := range []harness.Request{
 		{User: "fleet-1", Verb: "list", Resource: "machines"},

@@ -113,7 +113,8 @@ func (l load) roll(ctx context.Context, lab *harness.Lab, namespace string) (*ro
 	r, start := &rolling{}, time.Now()
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:"yes"}}}}}`, rolled)
 	for i := range l.deployments {
-		if _, err := api.MachineDeployments(namespace).Patch(ctx, fmt.Sprintf("md-%d", i), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := api.MachineDeployments(namespace).Patch(ctx, fmt.Sprintf("md-%d", i), types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			return nil, fmt.Errorf("change the template: %w", err)
 		}
 	}

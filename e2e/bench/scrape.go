@@ -24,7 +24,8 @@ const scrapes = 10
 // are those of a lab.
 func measureScrapes(ctx context.Context, dir string, machines int, s sample) error {
 	for _, v := range []struct{ name, flags string }{{"scrape", ""}, {"scrape_by_machine", "--metrics-by-machine=all"}} {
-		if err := measureScrape(ctx, harness.Options{Dir: filepath.Join(dir, v.name), Replicas: 1, FleetFlags: v.flags}, v.name, machines, s); err != nil {
+		if err := measureScrape(ctx, harness.Options{Dir: filepath.Join(dir, v.name), Replicas: 1, FleetFlags: v.flags}, v.name, machines,
+			s); err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
 	}

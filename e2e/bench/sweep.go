@@ -172,10 +172,13 @@ func measured(s *spent, sweep func() error) error {
 
 // clouds returns the driver with a counted transport.
 func clouds(lab *harness.Lab, s *spent) (*driver.Registry, error) {
-	d, err := simulated.New(simulated.Config{Endpoints: []string{lab.Endpoint("cloudsim")}, Wrap: func(next http.RoundTripper) http.RoundTripper {
-		s.cloud.next = next
-		return &s.cloud
-	}})
+	d, err := simulated.New(simulated.Config{
+		Endpoints: []string{lab.Endpoint("cloudsim")},
+		Wrap: func(next http.RoundTripper) http.RoundTripper {
+			s.cloud.next = next
+			return &s.cloud
+		},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,8 @@ func receivedForOwn(ctx context.Context, lab *harness.Lab, size int) (most traff
 			control: (came[replica].control - always[replica].control) / n,
 			target:  (came[replica].target - always[replica].target) / n,
 		}
-		fmt.Printf("%d replicas: %d machines and Nodes change, %d of them are %s's; for each of these it receives %.2f kB from the control cluster, %.2f kB from the target cluster\n",
+		fmt.Printf("%d replicas: %d machines and Nodes change, %d of them are %s's; for each of these it receives %.2f kB from the control "+
+			"cluster, %.2f kB from the target cluster\n",
 			size, len(changed), owned[replica], replica, each.control/1e3, each.target/1e3)
 		most = traffic{control: max(most.control, each.control), target: max(most.target, each.target)}
 	}
@@ -170,7 +171,8 @@ func touch(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine) e
 
 func touchOne(ctx context.Context, lab *harness.Lab, m v1alpha1.Machine) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench/touched-at":%q}}}`, m.ResourceVersion)
-	if _, err := lab.Machines.MachineV1alpha1().Machines(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := lab.Machines.MachineV1alpha1().Machines(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("change machine %s: %w", m.Name, err)
 	}
 	node := m.Labels[v1alpha1.LabelNode]

@@ -92,7 +92,8 @@ func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 			of := view{replica, resource}
 			missing, foreign := lacks(selects[of], holds), lacks(holds, selects[of])
 			if missing > 0 || 10*foreign >= max(len(selects[of]), 1) || !unlabeled[of] {
-				errs = append(errs, fmt.Errorf("%s holds %d slots, and watches %s of %d: %d objects of its slots are missing, %d are of others; it watches objects without a slot: %t",
+				errs = append(errs, fmt.Errorf("%s holds %d slots, and watches %s of %d: %d objects of its slots are missing, %d are of others; "+
+					"it watches objects without a slot: %t",
 					replica, len(holds), resource, len(selects[of]), missing, foreign, unlabeled[of]))
 			}
 		}

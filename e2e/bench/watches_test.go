@@ -29,8 +29,10 @@ func TestOnlyOwn(t *testing.T) {
 		"not objects without a slot": {10, []string{own(upTo(10)...)}, "objects without a slot: false"},
 		"everything":                 {10, []string{own(upTo(10)...), none, ""}, "does not select by slots"},
 		"by another label":           {10, []string{own(upTo(10)...), none, "name in (0)"}, "does not select by slots"},
-		"all but some":               {10, []string{own(upTo(10)...), v1alpha1.LabelSlot + " notin (0,1)"}, "watches machinedeployments of others"},
-		"all with any slot":          {10, []string{own(upTo(10)...), v1alpha1.LabelSlot}, "watches machinedeployments of others"},
+		"all but some": {
+			10, []string{own(upTo(10)...), v1alpha1.LabelSlot + " notin (0,1)"}, "watches machinedeployments of others",
+		},
+		"all with any slot": {10, []string{own(upTo(10)...), v1alpha1.LabelSlot}, "watches machinedeployments of others"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var watches []harness.Request

@@ -33,7 +33,8 @@ func blackout(t *testing.T, server string) {
 	const pools, machines, away, healthTimeout = 10, 200, 10 * time.Minute, 2 * time.Minute
 	b := newBedIn(t, slots, harness.Options{
 		Clusters: 2, Replicas: 3, CloudsimFlags: cloudFlags, FleetFlags: fmt.Sprintf(
-			"--machine-health-timeout=%s --machine-safety-apiserver-statuscheck-timeout=10s --machine-safety-apiserver-statuscheck-period=10s", healthTimeout),
+			"--machine-health-timeout=%s --machine-safety-apiserver-statuscheck-timeout=10s --machine-safety-apiserver-statuscheck-period=10s",
+			healthTimeout),
 	})
 	for i := range pools {
 		d := harness.Deployment(b.namespace, fmt.Sprintf("pool-%d", i), machines/pools)

@@ -148,7 +148,8 @@ func (b *bed) loses(t *testing.T, s standing) {
 			epoch, had := s.slots[lease.Name]
 			holder := member.Holder(&lease)
 			if holder == s.session || had && (holder == "" || member.Transitions(&lease) <= epoch) {
-				return fmt.Errorf("%s is held by %q under epoch %d; %s had it under %d", lease.Name, holder, member.Transitions(&lease), s.session, epoch)
+				return fmt.Errorf("%s is held by %q under epoch %d; %s had it under %d",
+					lease.Name, holder, member.Transitions(&lease), s.session, epoch)
 			}
 		}
 		return nil

@@ -123,26 +123,27 @@ func (b *bed) even(t *testing.T) {
 	const uneven = 1.10 // see UnevenAbove in shard/assignment
 	var before map[string]string
 	var since time.Time
-	if err := harness.EventuallyEvery(b.ctx, time.Second, "the slots are shared evenly, and stay where they are", func(ctx context.Context) error {
-		if now := b.places(t); !maps.Equal(now, before) {
-			before, since = now, time.Now()
-		}
-		for i := range 3 {
-			name := fmt.Sprintf("fleet-%d", i)
-			ratio, err := b.lab.Metric(ctx, name, "mcf_imbalance_ratio")
-			if err != nil {
-				return err
+	if err := harness.EventuallyEvery(b.ctx, time.Second, "the slots are shared evenly, and stay where they are",
+		func(ctx context.Context) error {
+			if now := b.places(t); !maps.Equal(now, before) {
+				before, since = now, time.Now()
 			}
-			if ratio > uneven {
-				since = time.Now()
-				return fmt.Errorf("%s sees the busiest carry %.2f of the mean", name, ratio)
+			for i := range 3 {
+				name := fmt.Sprintf("fleet-%d", i)
+				ratio, err := b.lab.Metric(ctx, name, "mcf_imbalance_ratio")
+				if err != nil {
+					return err
+				}
+				if ratio > uneven {
+					since = time.Now()
+					return fmt.Errorf("%s sees the busiest carry %.2f of the mean", name, ratio)
+				}
 			}
-		}
-		if quiet := time.Since(since); quiet < 15*time.Second {
-			return errors.New("a slot has moved")
-		}
-		return nil
-	}); err != nil {
+			if quiet := time.Since(since); quiet < 15*time.Second {
+				return errors.New("a slot has moved")
+			}
+			return nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -310,7 +311,8 @@ func TestOrphans(t *testing.T) {
 	}
 	before := b.uids(t)
 	orphan := metav1.DeletePropagationOrphan
-	if err := api.MachineSets(b.namespace).DeleteCollection(b.ctx, metav1.DeleteOptions{PropagationPolicy: &orphan}, metav1.ListOptions{}); err != nil {
+	if err := api.MachineSets(b.namespace).DeleteCollection(b.ctx, metav1.DeleteOptions{PropagationPolicy: &orphan},
+		metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := harness.Eventually(b.ctx, "every machine has a MachineSet again", func(ctx context.Context) error {

@@ -25,7 +25,8 @@ const (
 )
 
 // cloudFlags make a machine's life short, with each step long enough to be hit.
-const cloudFlags = "--create-latency=300ms --create-latency-spread=200ms --delete-latency=600ms --delete-latency-spread=300ms --modify-latency=200ms --modify-latency-spread=100ms --boot-time=1500ms --boot-time-spread=500ms"
+const cloudFlags = "--create-latency=300ms --create-latency-spread=200ms --delete-latency=600ms --delete-latency-spread=300ms " +
+	"--modify-latency=200ms --modify-latency-spread=100ms --boot-time=1500ms --boot-time-spread=500ms"
 
 func seed(t *testing.T) uint64 {
 	t.Helper()
@@ -87,7 +88,9 @@ func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace str
 	if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error { return allDeleted(ctx, lab, namespace) }); err != nil {
+	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error {
+		return allDeleted(ctx, lab, namespace)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := noSecondVM(lab); err != nil {
@@ -113,7 +116,8 @@ func allDeleted(ctx context.Context, lab *harness.Lab, namespace string) error {
 	if n := len(nodes.Items); n > 0 {
 		return fmt.Errorf("%d Nodes, such as %s", n, nodes.Items[0].Name)
 	}
-	tokens, err := lab.Target.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=bootstrap.kubernetes.io/token"})
+	tokens, err := lab.Target.CoreV1().Secrets(metav1.NamespaceSystem).
+		List(ctx, metav1.ListOptions{FieldSelector: "type=bootstrap.kubernetes.io/token"})
 	if err != nil {
 		return err
 	}

@@ -163,7 +163,8 @@ func pauseInShortCall(t *testing.T, b *bed) {
 	created := map[string]string{}
 	for _, call := range calls {
 		actor, known := check.ParseActor(call.Caller)
-		if known && actor.Session == session && call.Operation == cloudapi.OpCreateInstance && call.Start.Before(paused) && call.End.After(paused) && call.End.Before(resumed) {
+		if known && actor.Session == session && call.Operation == cloudapi.OpCreateInstance && call.Start.Before(paused) &&
+			call.End.After(paused) && call.End.Before(resumed) {
 			created[call.Token] = call.Instance
 		}
 	}

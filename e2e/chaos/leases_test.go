@@ -71,7 +71,8 @@ type handEdit struct {
 func handEdits() []handEdit {
 	holds := func(session string) string { return fmt.Sprintf(`{"spec":{"holderIdentity":%q}}`, session) }
 	assigns := func(replica string, epoch int64) string {
-		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"leaseTransitions":%d}}`, v1alpha1.AnnotationAssignedReplica, replica, epoch)
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"leaseTransitions":%d}}`,
+			v1alpha1.AnnotationAssignedReplica, replica, epoch)
 	}
 	return []handEdit{
 		{"no holder", func(*coordinationv1.Lease, string) string { return emptied }, true, false},
@@ -107,9 +108,11 @@ func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 			least++
 		}
 		if member.Transitions(after) < least {
-			t.Errorf("%s: slot %d is held by %s under epoch %d, want at least %d", edit.name, slot, member.Holder(after), member.Transitions(after), least)
+			t.Errorf("%s: slot %d is held by %s under epoch %d, want at least %d",
+				edit.name, slot, member.Holder(after), member.Transitions(after), least)
 		} else {
-			t.Logf("%s: slot %d, which %s held, is held by %s after %.1f s", edit.name, slot, member.Holder(before), member.Holder(after), time.Since(start).Seconds())
+			t.Logf("%s: slot %d, which %s held, is held by %s after %.1f s",
+				edit.name, slot, member.Holder(before), member.Holder(after), time.Since(start).Seconds())
 		}
 	}
 }
@@ -220,5 +223,6 @@ func (b *bed) patchLease(t *testing.T, name, patch string) *coordinationv1.Lease
 }
 
 func (b *bed) tryPatchLease(name, patch string) (*coordinationv1.Lease, error) {
-	return b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Patch(b.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Patch(b.ctx, name, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 }

@@ -101,7 +101,8 @@ func (c *configs) within(what string, wait func(context.Context) error) {
 // setFile changes the pool's configuration.
 func (c *configs) setFile(content string) {
 	c.Helper()
-	c.must(c.lab.SetConfig(c.ctx, poolName, "50-file", harness.Ignition([]string{harness.File("/etc/demo", content)}, []string{harness.Unit("demo.service")})))
+	c.must(c.lab.SetConfig(c.ctx, poolName, "50-file",
+		harness.Ignition([]string{harness.File("/etc/demo", content)}, []string{harness.Unit("demo.service")})))
 }
 
 // newTarget waits until the pool has another target.
@@ -177,9 +178,12 @@ func (c *configs) changeInTheMiddle() {
 // failed.
 func (c *configs) rollBack() {
 	good := c.target
-	c.must(c.lab.SetConfig(c.ctx, poolName, "60-broken", harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil)))
+	c.must(c.lab.SetConfig(c.ctx, poolName, "60-broken",
+		harness.Ignition([]string{harness.File(harness.KubeletFile, harness.MaxPods(-1))}, nil)))
 	c.newTarget()
-	c.within("the pool reports the failure", func(ctx context.Context) error { return c.reports(ctx, configv1alpha1.PoolNodeDegraded, "not healthy") })
+	c.within("the pool reports the failure", func(ctx context.Context) error {
+		return c.reports(ctx, configv1alpha1.PoolNodeDegraded, "not healthy")
+	})
 	c.must(c.lab.Configs.MachineConfigs().Delete(c.ctx, "60-broken", metav1.DeleteOptions{}))
 	c.newTarget()
 	if c.target != good {

@@ -57,7 +57,8 @@ func TestOrphanVMs(t *testing.T) {
 		b.wait(t, 12*time.Second)
 	}
 	b.swept(t, "orphan")
-	t.Logf("%d orphans next to %d machines were deleted after %.0f s, in which %d replicas were killed", orphans, pools*each, time.Since(start).Seconds(), killed)
+	t.Logf("%d orphans next to %d machines were deleted after %.0f s, in which %d replicas were killed",
+		orphans, pools*each, time.Since(start).Seconds(), killed)
 	b.alive(t, healthy)
 	b.alive(t, others)
 
@@ -65,10 +66,12 @@ func TestOrphanVMs(t *testing.T) {
 	digest, held := b.held(t, "second")
 	b.wait(t, 30*time.Second) // three further sweeps
 	if n := b.count(t, "second"); n != held || orphans+more-held > orphanCap {
-		t.Fatalf("%d of %d orphans were held and %d are left, in addition to %d that were deleted before; the cap is %d", held, more, n, orphans, orphanCap)
+		t.Fatalf("%d of %d orphans were held and %d are left, in addition to %d that were deleted before; the cap is %d",
+			held, more, n, orphans, orphanCap)
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDeleteOrphans, digest)
-	if _, err := b.lab.Machines.MachineV1alpha1().MachineClasses(b.namespace).Patch(b.ctx, harness.ClassName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := b.lab.Machines.MachineV1alpha1().MachineClasses(b.namespace).Patch(b.ctx, harness.ClassName, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.swept(t, "second")
@@ -114,7 +117,8 @@ func (b *bed) createsLate(t *testing.T, name string) bool {
 		t.Fatal(err)
 	}
 	api := b.lab.Machines.MachineV1alpha1()
-	if _, err := api.MachineDeployments(b.namespace).Create(b.ctx, harness.Deployment(b.namespace, name, 1), metav1.CreateOptions{}); err != nil {
+	if _, err := api.MachineDeployments(b.namespace).Create(b.ctx, harness.Deployment(b.namespace, name, 1),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	at, err := point.Wait(b.ctx)
@@ -144,15 +148,16 @@ func (b *bed) createsLate(t *testing.T, name string) bool {
 		t.Logf("the process ended before it answered: %v", err)
 	}
 	created := false
-	b.eventually(t, "the cloud has a VM of the machine that is gone, or the session that creates it has ended", func(ctx context.Context) error {
-		ended, err1 := b.hasEnded(ctx, at.Session)
-		vms, err2 := b.lab.Cloud.VMs(ctx, b.namespace)
-		err := errors.Join(err1, err2)
-		if created = len(vms) > 0; err == nil && !created && !ended {
-			err = errors.New("it has none")
-		}
-		return err
-	})
+	b.eventually(t, "the cloud has a VM of the machine that is gone, or the session that creates it has ended",
+		func(ctx context.Context) error {
+			ended, err1 := b.hasEnded(ctx, at.Session)
+			vms, err2 := b.lab.Cloud.VMs(ctx, b.namespace)
+			err := errors.Join(err1, err2)
+			if created = len(vms) > 0; err == nil && !created && !ended {
+				err = errors.New("it has none")
+			}
+			return err
+		})
 	return created
 }
 
@@ -164,7 +169,9 @@ func TestLeaderKilledInEachStepOfASweep(t *testing.T) {
 	}
 	t.Parallel()
 	b := newBedWith(t, 2, slots, sweepFlags)
-	for i, step := range []string{"PATCH /apis/machine.sapcloud.io/v1alpha1/namespaces/" + b.namespace + "/machineclasses/", string(driver.OpSweep) + " "} {
+	for i, step := range []string{
+		"PATCH /apis/machine.sapcloud.io/v1alpha1/namespaces/" + b.namespace + "/machineclasses/", string(driver.OpSweep) + " ",
+	} {
 		prefix := fmt.Sprintf("step-%d", i)
 		point, err := b.lab.StopNext(b.ctx, step)
 		if err != nil {

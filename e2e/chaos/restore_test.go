@@ -123,7 +123,9 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	if err := api.DeleteCollection(b.ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := harness.Eventually(b.ctx, "nothing is left", func(ctx context.Context) error { return noObjects(ctx, b.lab, b.namespace) }); err != nil {
+	if err := harness.Eventually(b.ctx, "nothing is left", func(ctx context.Context) error {
+		return noObjects(ctx, b.lab, b.namespace)
+	}); err != nil {
 		t.Error(err)
 	}
 	vms, err := b.lab.Cloud.VMs(b.ctx, b.namespace)

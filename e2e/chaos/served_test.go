@@ -268,5 +268,6 @@ func (b *bed) responsible(ctx context.Context, root string) string {
 		return fmt.Sprintf("%s, whose process does not answer: %v", holder, err)
 	}
 	here, holds := view.Holds(slot)
-	return fmt.Sprintf("%s; its process %s reports: holds %t, open %t, stopping %t, suspended %t", holder, view.Session, holds, here.Open, here.Stopping, view.Suspended)
+	return fmt.Sprintf("%s; its process %s reports: holds %t, open %t, stopping %t, suspended %t",
+		holder, view.Session, holds, here.Open, here.Stopping, view.Suspended)
 }

@@ -49,7 +49,8 @@ var shortCalls = []string{
 // everyCall is the same for long runs. There may be more: a drain writes its progress only in some
 // passes, and clouds have other calls.
 var everyCall = append([]string{
-	"get_machine_status stepped/stepped", "PATCH machines/stepped", "PATCH machineclasses/simulated", "PUT secrets/simulated", "PATCH nodes/stepped", "DELETE secrets/bootstrap-token",
+	"get_machine_status stepped/stepped", "PATCH machines/stepped", "PATCH machineclasses/simulated", "PUT secrets/simulated",
+	"PATCH nodes/stepped", "DELETE secrets/bootstrap-token",
 }, shortCalls...)
 
 // unspecific is removed from the names of requests: the path of the object, and the id of a token.

@@ -26,7 +26,9 @@ func (s *stepper) killedAtEach() {
 		expected = shortCalls
 	}
 	for _, call := range expected {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.dies)), func(key string) bool { return s.dies[key] == afterIt && strings.HasSuffix(key, call) }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(s.dies)), func(key string) bool {
+			return s.dies[key] == afterIt && strings.HasSuffix(key, call)
+		}) {
 			s.Errorf("the process was not killed at %q", call)
 		}
 	}

@@ -120,5 +120,6 @@ func (b *bed) session(ctx context.Context, replica string) (string, error) {
 }
 
 func (b *bed) sessionLease(ctx context.Context, replica string) (*coordinationv1.Lease, error) {
-	return b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, member.SessionLeaseName(harness.FleetName, replica), metav1.GetOptions{})
+	return b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx,
+		member.SessionLeaseName(harness.FleetName, replica), metav1.GetOptions{})
 }

@@ -66,7 +66,8 @@ func (d drawing) svg() string {
 	text := func(x, y int, anchor, content string) {
 		draw(`<text x="%d" y="%d" text-anchor="%s" fill="%s">%s</text>`, x, y, anchor, textColor, html.EscapeString(content))
 	}
-	draw(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" shape-rendering="crispEdges">`, width, drawingHeight)
+	draw(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" shape-rendering="crispEdges">`,
+		width, drawingHeight)
 	draw(`<rect width="%d" height="%d" fill="%s"/>`, width, drawingHeight, paperColor)
 	for i, s := range d.steps {
 		middle := drawingLeft + i*columnWidth + columnWidth/2
@@ -107,7 +108,8 @@ func (d drawing) drawMachines(draw func(string, ...any), text func(int, int, str
 	runs(row, func(from, to int, s sample) {
 		x, width := drawingLeft+from*cellWidth, (to-from)*cellWidth
 		draw(`<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`, x, y(s.running), width, y(0)-y(s.running), runningColor)
-		draw(`<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`, x, y(s.running+s.others), width, y(s.running)-y(s.running+s.others), othersColor)
+		draw(`<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`,
+			x, y(s.running+s.others), width, y(s.running)-y(s.running+s.others), othersColor)
 	})
 }
 

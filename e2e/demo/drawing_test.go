@@ -14,8 +14,12 @@ import (
 func TestDrawing(t *testing.T) {
 	start := time.Now()
 	d := drawing{
-		steps:   []timing{{Name: "Create machines", Start: start, Took: time.Second}, {Name: "Add <one>", Start: start.Add(time.Second), Took: 2 * time.Second}},
-		samples: []sample{{at: start, others: 4}, {at: start.Add(500 * time.Millisecond), running: 3, others: 1}, {at: start.Add(time.Second), running: 4}},
+		steps: []timing{
+			{Name: "Create machines", Start: start, Took: time.Second}, {Name: "Add <one>", Start: start.Add(time.Second), Took: 2 * time.Second},
+		},
+		samples: []sample{
+			{at: start, others: 4}, {at: start.Add(500 * time.Millisecond), running: 3, others: 1}, {at: start.Add(time.Second), running: 4},
+		},
 	}
 	for slot := range slots {
 		d.holdings = append(d.holdings, holding{at: start, slot: slot, replica: "fleet-0"})

@@ -129,7 +129,8 @@ func (g goal) undisturbed(before picture) goal {
 		}
 		n := len(before.Machines)
 		if len(p.Machines) != n || p.readyNodes() != n || len(p.VMs) != n {
-			return fmt.Errorf("expected %d machines, Ready Nodes and VMs as before, got %d, %d and %d", n, len(p.Machines), p.readyNodes(), len(p.VMs))
+			return fmt.Errorf("expected %d machines, Ready Nodes and VMs as before, got %d, %d and %d",
+				n, len(p.Machines), p.readyNodes(), len(p.VMs))
 		}
 		return nil
 	}

@@ -51,13 +51,15 @@ func TestSettled(t *testing.T) {
 		now    picture
 		want   progress
 	}{
-		"all there":          {0, running(3), run(3, 3, true)},
-		"nothing yet":        {0, picture{Deployments: []deployment{{Desired: 3}}}, run(0, 3, false)},
-		"a Node not Ready":   {0, changed(running(3), func(p *picture) { p.Nodes[1].Ready = false }), run(2, 3, false)},
-		"a Node too many":    {0, changed(running(3), func(p *picture) { p.Nodes = append(p.Nodes, node{Ready: true}) }), run(3, 3, false)},
-		"a VM too many":      {0, changed(running(3), func(p *picture) { p.VMs = append(p.VMs, vm{}) }), run(3, 3, false)},
-		"a VM too few":       {0, changed(running(3), func(p *picture) { p.VMs = p.VMs[1:] }), run(3, 3, false)},
-		"a machine too many": {0, changed(running(3), func(p *picture) { p.Deployments[0].Phases[v1alpha1.MachineTerminating] = 1 }), run(3, 3, false)},
+		"all there":        {0, running(3), run(3, 3, true)},
+		"nothing yet":      {0, picture{Deployments: []deployment{{Desired: 3}}}, run(0, 3, false)},
+		"a Node not Ready": {0, changed(running(3), func(p *picture) { p.Nodes[1].Ready = false }), run(2, 3, false)},
+		"a Node too many":  {0, changed(running(3), func(p *picture) { p.Nodes = append(p.Nodes, node{Ready: true}) }), run(3, 3, false)},
+		"a VM too many":    {0, changed(running(3), func(p *picture) { p.VMs = append(p.VMs, vm{}) }), run(3, 3, false)},
+		"a VM too few":     {0, changed(running(3), func(p *picture) { p.VMs = p.VMs[1:] }), run(3, 3, false)},
+		"a machine too many": {
+			0, changed(running(3), func(p *picture) { p.Deployments[0].Phases[v1alpha1.MachineTerminating] = 1 }), run(3, 3, false),
+		},
 		"not scaled down":    {5, changed(running(5), func(p *picture) { p.Deployments[0].Desired = 2 }), gone(0, 3, false)},
 		"half scaled down":   {5, changed(running(4), func(p *picture) { p.Deployments[0].Desired = 2 }), gone(1, 3, false)},
 		"a VM is left":       {5, changed(running(2), func(p *picture) { p.VMs = append(p.VMs, vm{}) }), gone(2, 3, false)},
@@ -152,10 +154,12 @@ func TestUndisturbed(t *testing.T) {
 		now  picture
 		want string
 	}{
-		"as before":         {before, ""},
-		"one is gone":       {named(v1alpha1.MachineRunning, "b"), "machine a must not change, and is gone"},
-		"another one":       {named(v1alpha1.MachineRunning, "b", "c"), "machine a must not change, and is gone"},
-		"one more":          {named(v1alpha1.MachineRunning, "a", "b", "c"), "expected 2 machines, Ready Nodes and VMs as before, got 3, 3 and 3"},
+		"as before":   {before, ""},
+		"one is gone": {named(v1alpha1.MachineRunning, "b"), "machine a must not change, and is gone"},
+		"another one": {named(v1alpha1.MachineRunning, "b", "c"), "machine a must not change, and is gone"},
+		"one more": {
+			named(v1alpha1.MachineRunning, "a", "b", "c"), "expected 2 machines, Ready Nodes and VMs as before, got 3, 3 and 3",
+		},
 		"they do not run":   {named(v1alpha1.MachineUnknown, "a", "b"), `machine a must not change, and is "Unknown"`},
 		"a VM has vanished": {lessAVM, "expected 2 machines, Ready Nodes and VMs as before, got 2, 2 and 1"},
 	} {

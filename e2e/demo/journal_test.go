@@ -64,7 +64,14 @@ func TestMoves(t *testing.T) {
 			nil,
 		},
 		"it is assigned twice": {
-			[]version{{0, session0, "fleet-0"}, {200, session0, "fleet-1"}, {250, session0, "fleet-0"}, {400, session0, "fleet-2"}, {410, "", "fleet-2"}, {420, session2, "fleet-2"}},
+			[]version{
+				{0, session0, "fleet-0"},
+				{200, session0, "fleet-1"},
+				{250, session0, "fleet-0"},
+				{400, session0, "fleet-2"},
+				{410, "", "fleet-2"},
+				{420, session2, "fleet-2"},
+			},
 			moved("fleet-0", "fleet-2", handedOver, 420, 20),
 		},
 		"its holder dies": {
@@ -131,7 +138,9 @@ func TestFleet(t *testing.T) {
 		{Name: "unowned-too", Slot: "5"},
 	})
 	want := []replica{
-		{Name: "fleet-0", Session: session0, Leads: true, Slots: 3, Machines: []v1alpha1.MachinePhase{v1alpha1.MachineRunning, v1alpha1.MachinePending}},
+		{Name: "fleet-0", Session: session0, Leads: true, Slots: 3, Machines: []v1alpha1.MachinePhase{
+			v1alpha1.MachineRunning, v1alpha1.MachinePending,
+		}},
 		{Name: "fleet-2", Session: session2, Slots: 1, Machines: []v1alpha1.MachinePhase{v1alpha1.MachineRunning}},
 	}
 	if diff := cmp.Diff(want, f.Replicas); diff != "" {
@@ -182,7 +191,9 @@ func TestBusiest(t *testing.T) {
 func TestStories(t *testing.T) {
 	var moves []move
 	for slot := 9; slot >= 1; slot-- {
-		moves = append(moves, move{slot: slot, from: "fleet-0", to: "fleet-3", how: handedOver, took: time.Duration(slot) * 10 * time.Millisecond})
+		moves = append(moves, move{
+			slot: slot, from: "fleet-0", to: "fleet-3", how: handedOver, took: time.Duration(slot) * 10 * time.Millisecond,
+		})
 	}
 	moves = append(moves,
 		move{slot: 40, from: "fleet-0", to: "fleet-2", how: handedOver, took: 30 * time.Millisecond},

@@ -45,9 +45,12 @@ func (d *demo) landscapeSteps() []step {
 }
 
 func (d *demo) startLandscape(ctx context.Context) (err error) {
-	d.screen.note("%d target clusters have a real API server, %d a light one, in memory. Each has its own CA and credentials,", d.clusters, d.light)
+	d.screen.note("%d target clusters have a real API server, %d a light one, in memory. Each has its own CA and credentials,",
+		d.clusters, d.light)
 	d.screen.note("and belongs to a namespace of the control cluster.")
-	d.lab, err = harness.Up(ctx, harness.Options{Dir: d.dir, Replicas: d.replicas, Clusters: d.clusters, Light: d.light, Output: &labOutput{screen: d.screen}})
+	d.lab, err = harness.Up(ctx, harness.Options{
+		Dir: d.dir, Replicas: d.replicas, Clusters: d.clusters, Light: d.light, Output: &labOutput{screen: d.screen},
+	})
 	if err != nil {
 		return err
 	}
@@ -109,11 +112,15 @@ func (l landscape) observe(ctx context.Context, lab *harness.Lab, leases *follow
 			return p, fmt.Errorf("list Nodes of %s: %w", m.Name, err)
 		}
 		for _, n := range nodes.Items {
-			p.Nodes = append(p.Nodes, node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Kind: simulatedNode, Ready: isReady(&n) && known[n.Name]})
+			p.Nodes = append(p.Nodes, node{
+				Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Kind: simulatedNode, Ready: isReady(&n) && known[n.Name],
+			})
 		}
 	}
 	for _, m := range list.Items {
-		p.Machines = append(p.Machines, machine{Name: m.Namespace + "/" + m.Name, Phase: m.Status.CurrentStatus.Phase, Slot: m.Labels[v1alpha1.LabelSlot]})
+		p.Machines = append(p.Machines, machine{
+			Name: m.Namespace + "/" + m.Name, Phase: m.Status.CurrentStatus.Phase, Slot: m.Labels[v1alpha1.LabelSlot],
+		})
 	}
 	p.Fleet = leases.fleet(p.Machines)
 	vms, err := lab.Cloud.AllVMs(ctx)
@@ -227,7 +234,8 @@ func (l landscape) leftovers(ctx context.Context, lab *harness.Lab) ([]finding, 
 	for _, m := range l.members {
 		core := l.clients[m.Name].CoreV1()
 		found, errNodes := core.Nodes().List(ctx, metav1.ListOptions{})
-		secrets, errTokens := core.Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
+		secrets, errTokens := core.Secrets(metav1.NamespaceSystem).
+			List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
 		if errs = errors.Join(errs, errNodes, errTokens); errs != nil {
 			break
 		}
@@ -246,6 +254,10 @@ func (l landscape) leftovers(ctx context.Context, lab *harness.Lab) ([]finding, 
 		{Kind: "bootstrap tokens in all clusters", Remaining: tokens},
 		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were created, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
 		{Kind: "machines with a second VM", Remaining: twice},
-		{Kind: "calls to the cloud that had an effect twice, or under no slot", Note: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Remaining: report.Faults},
+		{
+			Kind:      "calls to the cloud that had an effect twice, or under no slot",
+			Note:      fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")),
+			Remaining: report.Faults,
+		},
 	}, nil
 }

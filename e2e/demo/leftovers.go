@@ -32,7 +32,8 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 	machines, errMachines := api.Machines(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	classes, errClasses := api.MachineClasses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	nodes, errNodes := core.Nodes().List(ctx, metav1.ListOptions{})
-	tokens, errTokens := core.Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
+	tokens, errTokens := core.Secrets(metav1.NamespaceSystem).
+		List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
 	configs, errConfigs := configurations(ctx, lab)
 	vms, errVMs := lab.Cloud.AllVMs(ctx)
 	calls, errCalls := lab.Cloud.Calls()
@@ -51,7 +52,11 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 		{Kind: "objects of machine configuration", Remaining: configs},
 		{Kind: "VMs at the cloud", Note: fmt.Sprintf("%d were created, %d have ended", len(vms), len(vms)-len(remaining)), Remaining: remaining},
 		{Kind: "machines with a second VM", Remaining: twice},
-		{Kind: "calls to the cloud that had an effect twice, or under no slot", Note: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Remaining: report.Faults},
+		{
+			Kind:      "calls to the cloud that had an effect twice, or under no slot",
+			Note:      fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")),
+			Remaining: report.Faults,
+		},
 	}, nil
 }
 

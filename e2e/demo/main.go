@@ -63,6 +63,9 @@ func run(ctx context.Context, args []string, out *os.File, stderr io.Writer) int
 		fmt.Fprintln(stderr, "demo: create a folder for the lab:", err)
 		return exitFailed
 	}
-	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, clusters: *clusters, light: *light, tracing: *tracing, drawTo: *picture, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}
+	d := &demo{
+		dir: tools.lab, replicas: *replicas, keep: *keep, clusters: *clusters, light: *light, tracing: *tracing, drawTo: *picture, tools: tools,
+		screen: newScreen(out, os.Getenv), began: time.Now(),
+	}
 	return d.end(ctx, d.play(ctx))
 }

@@ -91,7 +91,9 @@ func observeNodes(ctx context.Context, lab *harness.Lab) ([]node, error) {
 		if strings.HasPrefix(n.Status.NodeInfo.ContainerRuntimeVersion, simulatedRuntime) {
 			kind = simulatedNode
 		}
-		nodes = append(nodes, node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Kind: kind, Ready: isReady(&n), Configured: isConfigured(&n)})
+		nodes = append(nodes, node{
+			Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Kind: kind, Ready: isReady(&n), Configured: isConfigured(&n),
+		})
 	}
 	return nodes, nil
 }

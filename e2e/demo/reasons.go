@@ -155,7 +155,8 @@ func podReason(p corev1.Pod) string {
 
 // eventReasons are the latest warnings, the last one first.
 func eventReasons(ctx context.Context, lab *harness.Lab) ([]string, error) {
-	list, err := lab.Control.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
+	list, err := lab.Control.CoreV1().Events(metav1.NamespaceAll).
+		List(ctx, metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
 	if err != nil {
 		return nil, fmt.Errorf("list Events: %w", err)
 	}

@@ -80,7 +80,9 @@ func TestFrame(t *testing.T) {
 			},
 		},
 		"missed, and nothing there": {
-			scene{progress: progress{Done: 0, Total: 3, What: "machines run"}, facts: picture{}.machineFacts(), elapsed: time.Minute, outcome: missed},
+			scene{
+				progress: progress{Done: 0, Total: 3, What: "machines run"}, facts: picture{}.machineFacts(), elapsed: time.Minute, outcome: missed,
+			},
 			[]string{
 				"    ✗ 0 of 3 machines run  60.0 s",
 				"      Nodes   none",
@@ -161,7 +163,8 @@ func TestClip(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	got := summary(false, []timing{{Name: "Start", Took: 4 * time.Second}, {Name: "Look", Took: time.Second}, {Name: "End"}}, 5123*time.Millisecond)
+	got := summary(false,
+		[]timing{{Name: "Start", Took: 4 * time.Second}, {Name: "Look", Took: time.Second}, {Name: "End"}}, 5123*time.Millisecond)
 	want := []string{
 		"    Start     4.0 s  ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━",
 		"    Look      1.0 s  ━━━━━━━━",

@@ -148,7 +148,8 @@ func (d *demo) addReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.note("Each new replica gets one slot, and its share once that is open. The old holder of a slot finishes its passes, then releases it.")
+	d.screen.note("Each new replica gets one slot, and its share once that is open. The old holder of a slot finishes its passes, " +
+		"then releases it.")
 	return d.scaleFleet(ctx, before, d.replicas+2)
 }
 

@@ -139,8 +139,9 @@ func (l *Lab) audited(since AuditPosition, stage string) ([]Request, error) {
 			ref := entry.ObjectRef
 			requests = append(requests, Request{
 				Cluster: strings.TrimSuffix(strings.TrimSuffix(filepath.Base(log), auditLog), "-"),
-				id:      entry.AuditID, At: entry.At, Took: entry.At.Sub(entry.CameIn), User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
-				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, Body: entry.Body,
+				id:      entry.AuditID, At: entry.At, Took: entry.At.Sub(entry.CameIn), User: entry.User.Username, Verb: entry.Verb,
+				UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code, Group: ref.APIGroup, Resource: ref.Resource,
+				Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, Body: entry.Body,
 			})
 			return nil
 		})

@@ -150,7 +150,11 @@ func AzureClass(namespace string) *v1alpha1.MachineClass {
 // AzureSecret is the content of the Secret of such a class.
 func AzureSecret() map[string]string {
 	return map[string]string{
-		v1alpha1.SecretKeyUserData: UserData, "clientID": "lab", "clientSecret": azureClientSecret, "tenantID": "of-the-lab", "subscriptionID": "of-the-lab",
+		v1alpha1.SecretKeyUserData: UserData,
+		"clientID":                 "lab",
+		"clientSecret":             azureClientSecret,
+		"tenantID":                 "of-the-lab",
+		"subscriptionID":           "of-the-lab",
 	}
 }
 

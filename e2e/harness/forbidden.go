@@ -58,7 +58,8 @@ func forbiddenBut(dir, expected string, outages []Outage) error {
 			what := strings.Trim(fmt.Sprintf("%s %s.%s/%s", entry.Verb, ref.Resource, ref.APIGroup, ref.Subresource), "./")
 			if key := log + what + ref.Namespace; !seen[key] {
 				seen[key] = true
-				forbidden = append(forbidden, fmt.Errorf("%s: %s may not %s: %s %s", log, entry.User.Username, what, entry.RequestURI, entry.Annotations[policyFailure]))
+				forbidden = append(forbidden,
+					fmt.Errorf("%s: %s may not %s: %s %s", log, entry.User.Username, what, entry.RequestURI, entry.Annotations[policyFailure]))
 			}
 			return nil
 		})

@@ -166,9 +166,10 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 		o.FleetFlags = strings.TrimSpace(fmt.Sprintf("--slots=%d %s", o.Slots, o.FleetFlags))
 	}
 	args := []string{
-		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--light", strconv.Itoa(o.Light), "--replicas", strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes),
-		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
-		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","), "--clouds", o.Clouds, "--drivers", o.Drivers,
+		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--light", strconv.Itoa(o.Light), "--replicas",
+		strconv.Itoa(replicas), "--nodes", strconv.Itoa(o.Nodes), "--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags,
+		"--tracing=" + strconv.FormatBool(o.Tracing), "--cloud-endpoints", strings.Join(o.CloudEndpoints, ","), "--clouds", o.Clouds, "--drivers",
+		o.Drivers,
 	}
 	if o.MachineConfiguration {
 		args = append(args, "--machine-configuration", "--daemon-flags", o.DaemonFlags)

@@ -41,13 +41,16 @@ func File(path, content string) string {
 
 // Unit is an enabled unit of an Ignition config.
 func Unit(name string) string {
-	return fmt.Sprintf(`{"name": %q, "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}`, name)
+	return fmt.Sprintf(`{"name": %q, "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}`,
+		name)
 }
 
 // Ignition is a config of files and units.
 func Ignition(files, units []string) runtime.RawExtension {
-	return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"ignition": {"version": "3.5.0"}, "storage": {"files": [%s]}, "systemd": {"units": [%s]}}`,
-		strings.Join(files, ","), strings.Join(units, ","))}
+	return runtime.RawExtension{
+		Raw: fmt.Appendf(nil, `{"ignition": {"version": "3.5.0"}, "storage": {"files": [%s]}, "systemd": {"units": [%s]}}`,
+			strings.Join(files, ","), strings.Join(units, ",")),
+	}
 }
 
 // MaxPods are settings of a kubelet.

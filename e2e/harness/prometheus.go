@@ -46,12 +46,14 @@ func StartPrometheus(ctx context.Context, t *testing.T, lab *Lab, interval time.
 	configuration := filepath.Join(dir, "prometheus.yaml")
 	err := os.MkdirAll(dir, 0o750)
 	if err == nil {
-		err = errors.Join(os.WriteFile(configuration, fmt.Appendf(nil, prometheusConfiguration, interval, p.targets, ruleFile), 0o600), p.Scrape(ctx))
+		err = errors.Join(os.WriteFile(configuration, fmt.Appendf(nil, prometheusConfiguration, interval, p.targets, ruleFile), 0o600),
+			p.Scrape(ctx))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	StartProgram(ctx, t, dir, "prometheus", "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--web.listen-address=127.0.0.1:"+port)
+	StartProgram(ctx, t, dir, "prometheus", "--config.file="+configuration, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"),
+		"--web.listen-address=127.0.0.1:"+port)
 	if err := Eventually(ctx, "Prometheus is ready", func(ctx context.Context) error {
 		return send(ctx, http.MethodGet, p.URL+"/-/ready", nil, nil)
 	}); err != nil {

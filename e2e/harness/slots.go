@@ -85,7 +85,8 @@ func (l *Lab) WaitAtRest(ctx context.Context) error {
 }
 
 func (l *Lab) fleetLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
-	list, err := l.Control.CoordinationV1().Leases(FleetNamespace).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelFleet + "=" + FleetName})
+	list, err := l.Control.CoordinationV1().Leases(FleetNamespace).
+		List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelFleet + "=" + FleetName})
 	if err != nil {
 		return nil, fmt.Errorf("list the fleet's Leases: %w", err)
 	}
@@ -137,7 +138,8 @@ func allReport(leases []coordinationv1.Lease, slots int, views []SlotsView) erro
 		}
 		view, acts := bySession[holder(lease)]
 		if _, holds := view.Holds(slot); !holds {
-			errs = append(errs, fmt.Errorf("%s names %s, which does not report that it holds it (it answers, and may act: %t)", lease.Name, holder(lease), acts))
+			errs = append(errs,
+				fmt.Errorf("%s names %s, which does not report that it holds it (it answers, and may act: %t)", lease.Name, holder(lease), acts))
 		}
 	}
 	return errors.Join(errs...)

@@ -33,7 +33,9 @@ func StatefulSet(namespace, name string, replicas int32) *appsv1.StatefulSet {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name: "main", Image: "none",
-					Command: []string{"sh", "-ec", `trap 'exit 0' TERM; echo "$(hostname) on $NODE" >> /data/file; cat /data/file; while :; do sleep 0.1; done`},
+					Command: []string{
+						"sh", "-ec", `trap 'exit 0' TERM; echo "$(hostname) on $NODE" >> /data/file; cat /data/file; while :; do sleep 0.1; done`,
+					},
 					Env: []corev1.EnvVar{{
 						Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
 					}},

@@ -137,7 +137,9 @@ func (l *Lab) observeLauncher() <-chan struct{} {
 
 // Watch watches from a resourceVersion on, and restarts a watch that the API server ends early, as
 // it may at any time.
-func Watch(ctx context.Context, from string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) (watch.Interface, error) {
+func Watch(
+	ctx context.Context, from string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) (watch.Interface, error) {
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: begin})
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)

@@ -228,7 +228,8 @@ type identity struct{ machine, vm, node string }
 // identities returns those of the machines of a MachineDeployment, by name.
 func (b *bed) identities(name string) map[string]identity {
 	b.Helper()
-	machines, err := b.lab.Machines.MachineV1alpha1().Machines(namespace).List(b.ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelName + "=" + name})
+	machines, err := b.lab.Machines.MachineV1alpha1().Machines(namespace).
+		List(b.ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelName + "=" + name})
 	b.must(err)
 	list, err := b.lab.Target.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
 	b.must(err)

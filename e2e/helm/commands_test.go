@@ -74,7 +74,8 @@ func TestDocumentedCommands(t *testing.T) {
 
 func TestBlocks(t *testing.T) {
 	const fence = "```"
-	page := "# A\n" + fence + "sh\n# One: a\nb\n" + fence + "\nmore\n" + fence + "sh\nls\n" + fence + "\n" + fence + "sh\n# Two: c\n" + fence + "\n"
+	page := "# A\n" + fence + "sh\n# One: a\nb\n" + fence + "\nmore\n" + fence + "sh\nls\n" + fence + "\n" + fence + "sh\n# Two: c\n" + fence +
+		"\n"
 	all := map[string]string{}
 	if err := addBlocks(all, page); err != nil || len(all) != 2 || all["One"] != "# One: a\nb" || all["Two"] != "# Two: c" {
 		t.Errorf("got %q, %v", all, err)

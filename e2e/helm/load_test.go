@@ -98,7 +98,8 @@ func (b *bed) rollBackInRollout() {
 	b.roll("pool-1", "second")
 	b.middle("pool-1")
 	b.step("upgraded with other CRDs and flags", func() {
-		b.shell("helm upgrade fleet " + chart + " --namespace " + harness.FleetNamespace + " --reset-then-reuse-values --set logLevel=3 --set terminationGracePeriodSeconds=50 --wait")
+		b.shell("helm upgrade fleet " + chart + " --namespace " + harness.FleetNamespace +
+			" --reset-then-reuse-values --set logLevel=3 --set terminationGracePeriodSeconds=50 --wait")
 	})
 	b.crdHas(column, true)
 	b.flag("--v=3", true)
@@ -133,7 +134,8 @@ func (b *bed) middle(name string) {
 	d, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Get(b.ctx, name, metav1.GetOptions{})
 	b.must(err)
 	if d.Status.UpdatedReplicas >= d.Spec.Replicas {
-		b.Fatalf("the rollout of %s is complete, and should be in its middle: %d of %d machines are updated", name, d.Status.UpdatedReplicas, d.Spec.Replicas)
+		b.Fatalf("the rollout of %s is complete, and should be in its middle: %d of %d machines are updated",
+			name, d.Status.UpdatedReplicas, d.Spec.Replicas)
 	}
 	b.Logf("%d of %d machines of %s are updated", d.Status.UpdatedReplicas, d.Spec.Replicas, name)
 }
@@ -145,7 +147,8 @@ func (b *bed) buildSecond() {
 	const variable = "github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo.version"
 	program := filepath.Join(b.bin, "second", "machine-controller-fleet")
 	image := filepath.Join(b.lab.Dir, "images", "machine-controller-fleet:"+secondTag)
-	b.shell("GOFLAGS='-trimpath -buildvcs=false' go build -ldflags '-X " + variable + "=v" + secondTag + "' -o '" + program + "' ./cmd/machine-controller-fleet\n" +
+	b.shell("GOFLAGS='-trimpath -buildvcs=false' go build -ldflags '-X " + variable + "=v" + secondTag + "' -o '" + program +
+		"' ./cmd/machine-controller-fleet\n" +
 		"cp '" + program + "' '" + image + "'")
 }
 

@@ -51,7 +51,8 @@ func (l *landscape) create(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		fmt.Printf("\n%d machines of %d target clusters (%s), by cluster, until all run: %s\n", l.size*len(l.members), len(l.members), l.kinds(), took)
+		fmt.Printf("\n%d machines of %d target clusters (%s), by cluster, until all run: %s\n",
+			l.size*len(l.members), len(l.members), l.kinds(), took)
 	}
 	return err
 }
@@ -72,19 +73,24 @@ func (l *landscape) roll(ctx context.Context) (durations, error) {
 }
 
 func (l *landscape) patch(ctx context.Context, namespace, patch string) error {
-	_, err := l.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(ctx, workers, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := l.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(ctx, workers, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	return err
 }
 
 // change is changeTo for the present size.
-func (l *landscape) change(ctx context.Context, namespaces []string, pause time.Duration, do func(context.Context, string) error) (durations, error) {
+func (l *landscape) change(
+	ctx context.Context, namespaces []string, pause time.Duration, do func(context.Context, string) error,
+) (durations, error) {
 	return l.changeTo(ctx, namespaces, pause, l.size, do)
 }
 
 // changeTo changes the MachineDeployments of namespaces, one after the other with a pause, and
 // returns how long each took until it had size machines of the current template, all of them
 // running, and no others.
-func (l *landscape) changeTo(ctx context.Context, namespaces []string, pause time.Duration, size int, do func(context.Context, string) error) (durations, error) {
+func (l *landscape) changeTo(
+	ctx context.Context, namespaces []string, pause time.Duration, size int, do func(context.Context, string) error,
+) (durations, error) {
 	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
 	defer cancel()
 	api := l.lab.Machines.MachineV1alpha1().Machines(metav1.NamespaceAll)
@@ -139,7 +145,9 @@ func (l *landscape) changeTo(ctx context.Context, namespaces []string, pause tim
 }
 
 // begin changes namespaces while the effect is watched, and returns when each was changed.
-func (l *landscape) begin(ctx context.Context, namespaces []string, pause time.Duration, do func(context.Context, string) error) (begun *sync.Map, failed <-chan error) {
+func (l *landscape) begin(
+	ctx context.Context, namespaces []string, pause time.Duration, do func(context.Context, string) error,
+) (begun *sync.Map, failed <-chan error) {
 	begun = &sync.Map{}
 	errs := make(chan error, 1)
 	go func() {
@@ -204,5 +212,6 @@ func (d durations) percentile(p int) time.Duration {
 
 // String has the median, the 99th percentile and the maximum, in seconds.
 func (d durations) String() string {
-	return fmt.Sprintf("p50 %.2f s, p99 %.2f s, max %.2f s", d.percentile(50).Seconds(), d.percentile(99).Seconds(), d.percentile(100).Seconds())
+	return fmt.Sprintf("p50 %.2f s, p99 %.2f s, max %.2f s",
+		d.percentile(50).Seconds(), d.percentile(99).Seconds(), d.percentile(100).Seconds())
 }

@@ -14,7 +14,9 @@ func TestPercentiles(t *testing.T) {
 		d    durations
 		p    int
 		want time.Duration
-	}{{nil, 99, 0}, {durations{time.Second}, 50, time.Second}, {hundred, 50, 50 * time.Second}, {hundred, 99, 99 * time.Second}, {hundred, 100, 100 * time.Second}} {
+	}{{nil, 99, 0}, {durations{time.Second}, 50, time.Second}, {hundred, 50, 50 * time.Second}, {hundred, 99, 99 * time.Second}, {
+		hundred, 100, 100 * time.Second,
+	}} {
 		if got := c.d.percentile(c.p); got != c.want {
 			t.Errorf("percentile %d of %d: expected %s, got %s", c.p, len(c.d), c.want, got)
 		}
@@ -25,7 +27,9 @@ func TestClusterIsCompleteWithTheDesiredMachinesOnly(t *testing.T) {
 	for _, c := range []struct {
 		machines map[string]bool
 		want     bool
-	}{{nil, false}, {map[string]bool{"a": true}, false}, {map[string]bool{"a": true, "b": false}, false}, {map[string]bool{"a": true, "b": true}, true}, {map[string]bool{"a": true, "b": true, "c": true}, false}} {
+	}{{nil, false}, {map[string]bool{"a": true}, false}, {
+		map[string]bool{"a": true, "b": false}, false,
+	}, {map[string]bool{"a": true, "b": true}, true}, {map[string]bool{"a": true, "b": true, "c": true}, false}} {
 		if got := complete(c.machines, 2); got != c.want {
 			t.Errorf("%v: expected %t, got %t", c.machines, c.want, got)
 		}

@@ -30,7 +30,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	var o options
-	flag.StringVar(&o.dir, "lab-dir", ".lab-landscape", "`folder` of the lab, which is started, and stopped at the end; one that runs is used as it is")
+	flag.StringVar(&o.dir, "lab-dir", ".lab-landscape",
+		"`folder` of the lab, which is started, and stopped at the end; one that runs is used as it is")
 	flag.IntVar(&o.clusters, "clusters", 20, "`number` of target clusters with a real API server")
 	flag.IntVar(&o.light, "light", 180, "`number` of target clusters with a light API server")
 	flag.IntVar(&o.machines, "machines", 5, "`number` of machines of each cluster")
@@ -76,7 +77,9 @@ func run(ctx context.Context, o options) (err error) {
 	if err := l.create(ctx); err != nil {
 		return err
 	}
-	parts := map[string]func(context.Context) error{"rest": l.measureRest, "roll": l.measureRoll, "isolate": l.measureIsolation, "rotate": l.measureRotation, "scale": l.measureScaling}
+	parts := map[string]func(context.Context) error{
+		"rest": l.measureRest, "roll": l.measureRoll, "isolate": l.measureIsolation, "rotate": l.measureRotation, "scale": l.measureScaling,
+	}
 	for part := range strings.SplitSeq(o.parts, ",") {
 		if parts[part] == nil {
 			return fmt.Errorf("--parts: expected rest, roll, isolate, rotate or scale, got %q", part)

@@ -164,7 +164,8 @@ func residentBytes(pid int) float64 {
 // printUse prints a table.
 func (l *landscape) printUse(title string, u use) {
 	n := float64(len(l.members))
-	fmt.Printf("\n%s, in %.0f s, %d target clusters (%s) with %d machines each:\n\n", title, u.took.Seconds(), len(l.members), l.kinds(), l.size)
+	fmt.Printf("\n%s, in %.0f s, %d target clusters (%s) with %d machines each:\n\n",
+		title, u.took.Seconds(), len(l.members), l.kinds(), l.size)
 	fmt.Print("| the fleet | all | for each target cluster |\n|---|---|---|\n")
 	for _, row := range []struct {
 		what, format string

@@ -57,7 +57,8 @@ func ofTenants() []fault {
 		{"VMs do not join", []string{"MachinesDoNotJoin", "JoinSLO"}, func(s *scene) func() {
 			s.must(s.lab.Prepare(s.ctx, "no-join", ""))
 			// Without a token a VM boots and never joins.
-			_, err := s.lab.Control.CoreV1().Secrets("no-join").Patch(s.ctx, harness.ClassName, types.MergePatchType, []byte(`{"stringData":{"userData":"#!/bin/sh"}}`), metav1.PatchOptions{})
+			_, err := s.lab.Control.CoreV1().Secrets("no-join").Patch(s.ctx, harness.ClassName, types.MergePatchType,
+				[]byte(`{"stringData":{"userData":"#!/bin/sh"}}`), metav1.PatchOptions{})
 			s.must(err)
 			s.deploy("no-join", "pool", manyMachines)
 			return nil
@@ -282,7 +283,8 @@ func (s *scene) clouds(patch string) {
 // namespaceOfAnother creates a namespace that another controller serves.
 func (s *scene) namespaceOfAnother(name string) {
 	s.Helper()
-	_, err := s.lab.Control.CoreV1().Namespaces().Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := s.lab.Control.CoreV1().Namespaces().Create(s.ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	s.must(err)
 	holder, seconds := "another", int32(time.Hour/time.Second)
 	_, err = s.lab.Control.CoordinationV1().Leases(name).Create(s.ctx, &coordinationv1.Lease{

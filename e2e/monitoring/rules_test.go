@@ -57,9 +57,11 @@ func chartRules(ctx context.Context, t *testing.T) ruleFile {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	helm := exec.CommandContext(ctx, filepath.Join(bin, "helm"), "template", harness.FleetName, chart(t), "--namespace", harness.FleetNamespace,
+	helm := exec.CommandContext(ctx, filepath.Join(bin, "helm"), "template", harness.FleetName, chart(t),
+		"--namespace", harness.FleetNamespace,
 		"--show-only", "templates/monitoring.yaml", "--set", "image.repository=none,prometheusRule.enabled=true",
-		"--set", fmt.Sprintf("prometheusRule.objectives.join.seconds=%.0f,prometheusRule.objectives.deletion.seconds=%.0f", joinBound.Seconds(), deletionBound.Seconds()))
+		"--set", fmt.Sprintf("prometheusRule.objectives.join.seconds=%.0f,prometheusRule.objectives.deletion.seconds=%.0f",
+			joinBound.Seconds(), deletionBound.Seconds()))
 	helm.Stderr = &stderr
 	rendered, err := helm.Output()
 	if err != nil {

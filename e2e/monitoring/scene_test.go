@@ -129,7 +129,8 @@ func (s *scene) deploy(namespace, name string, machines int32, change ...func(*v
 // patch patches a MachineDeployment.
 func (s *scene) patch(namespace, name, patch string) {
 	s.Helper()
-	_, err := s.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := s.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(s.ctx, name, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	s.must(err)
 }
 
@@ -170,7 +171,8 @@ func (s *scene) orphan(namespace, name string) {
 	system, err := s.lab.Control.CoreV1().Namespaces().Get(s.ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	s.must(err)
 	_, err = s.lab.Cloud.Create(s.ctx, cloudapi.CreateInstanceRequest{Name: name, ClientToken: name, Tags: map[string]string{
-		simulated.TagCluster: namespace, simulated.TagMachine: name, simulated.TagMachineUID: "0000-" + name, simulated.TagControlCluster: string(system.UID),
+		simulated.TagCluster: namespace, simulated.TagMachine: name, simulated.TagMachineUID: "0000-" + name,
+		simulated.TagControlCluster: string(system.UID),
 	}})
 	s.must(err)
 }

@@ -124,7 +124,8 @@ func runJobs(ctx context.Context, o options, r *runner, jobs []job, out io.Write
 		}
 		results[j.id] = got
 		if o.only != "" || o.clock.Since(last) > 30*time.Second {
-			fmt.Fprintf(out, "%4d of %d  %v  %s %s %s: %s\n", i+1, len(jobs), o.clock.Since(begun).Round(time.Second), j.id, got.outcome, got.net, j.change)
+			fmt.Fprintf(out, "%4d of %d  %v  %s %s %s: %s\n",
+				i+1, len(jobs), o.clock.Since(begun).Round(time.Second), j.id, got.outcome, got.net, j.change)
 			last = o.clock.Now()
 		}
 	}

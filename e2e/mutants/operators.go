@@ -129,10 +129,12 @@ func (f *finder) binary(n *ast.BinaryExpr) {
 		}
 		text := oneLine(f.text(operand))
 		if n.Op == token.LAND {
-			f.add("and", fmt.Sprintf("drop condition %s of %s", shortened(text, 60), shortened(oneLine(f.text(n)), 70)), text, f.wrap(operand, "(mutant_.On(#) || (", "))")...)
+			f.add("and", fmt.Sprintf("drop condition %s of %s", shortened(text, 60), shortened(oneLine(f.text(n)), 70)), text,
+				f.wrap(operand, "(mutant_.On(#) || (", "))")...)
 			return
 		}
-		f.add("or", fmt.Sprintf("drop alternative %s of %s", shortened(text, 60), shortened(oneLine(f.text(n)), 70)), text, f.wrap(operand, "(!mutant_.On(#) && (", "))")...)
+		f.add("or", fmt.Sprintf("drop alternative %s of %s", shortened(text, 60), shortened(oneLine(f.text(n)), 70)), text,
+			f.wrap(operand, "(!mutant_.On(#) && (", "))")...)
 	}
 	switch n.Op { //nolint:exhaustive // the others are no conditions
 	case token.LAND, token.LOR:
@@ -151,7 +153,9 @@ func (f *finder) binary(n *ast.BinaryExpr) {
 // isTime reports whether a comparison is one of instants or durations. One nanosecond more or less
 // is no rule.
 func isTime(text string) bool {
-	return slices.ContainsFunc([]string{"Since(", "TakeOver", "Monotonic", "silence"}, func(of string) bool { return strings.Contains(text, of) })
+	return slices.ContainsFunc([]string{"Since(", "TakeOver", "Monotonic", "silence"}, func(of string) bool {
+		return strings.Contains(text, of)
+	})
 }
 
 // returned replaces the result of a function with one bool result by a constant.
@@ -212,7 +216,8 @@ func (f *finder) assignment(s *ast.AssignStmt, remove func(operator string)) {
 	for i, value := range s.Rhs {
 		kept := oneLine(f.text(s.Lhs[i]))
 		if kept != "_" {
-			f.add("keep", fmt.Sprintf("leave %s as it is in %s", kept, shortened(oneLine(f.text(s)), 80)), kept+" in "+f.text(s), f.wrap(value, "mutant_.Keep(#, ", ", "+kept+")")...)
+			f.add("keep", fmt.Sprintf("leave %s as it is in %s", kept, shortened(oneLine(f.text(s)), 80)), kept+" in "+f.text(s),
+				f.wrap(value, "mutant_.Keep(#, ", ", "+kept+")")...)
 		}
 	}
 }
@@ -222,7 +227,9 @@ func isSilent(call *ast.CallExpr) bool {
 	switch called := call.Fun.(type) {
 	case *ast.SelectorExpr:
 		name = called.Sel.Name
-		if _, metrics := called.X.(*ast.SelectorExpr); metrics && strings.HasSuffix(fmt.Sprint(called.X.(*ast.SelectorExpr).Sel.Name), "metrics") { //nolint:errcheck // checked before
+		//nolint:errcheck // checked before
+		if _, metrics := called.X.(*ast.SelectorExpr); metrics &&
+			strings.HasSuffix(fmt.Sprint(called.X.(*ast.SelectorExpr).Sel.Name), "metrics") {
 			return true
 		}
 	case *ast.Ident:
@@ -245,7 +252,8 @@ func (f *finder) call(n *ast.CallExpr) {
 	case *ast.SelectorExpr:
 		if called.Sel.Name == "Add" && len(n.Args) == 1 {
 			wait := n.Args[0]
-			f.add("wait", fmt.Sprintf("leave out the time in %s", shortened(oneLine(f.text(n)), 80)), f.text(n), f.wrap(wait, "mutant_.Zero(#, ", ")")...)
+			f.add("wait", fmt.Sprintf("leave out the time in %s", shortened(oneLine(f.text(n)), 80)), f.text(n),
+				f.wrap(wait, "mutant_.Zero(#, ", ")")...)
 		}
 	}
 	for _, argument := range n.Args {
@@ -280,7 +288,8 @@ func (f *finder) literal(n *ast.CompositeLit) {
 			continue
 		}
 		if rule := skipped[of+"."+name.Name]; rule {
-			f.add("field", fmt.Sprintf("leave out %s in %s", oneLine(f.text(pair)), of), of+" "+f.text(pair), f.wrap(pair.Value, "mutant_.Zero(#, ", ")")...)
+			f.add("field", fmt.Sprintf("leave out %s in %s", oneLine(f.text(pair)), of), of+" "+f.text(pair),
+				f.wrap(pair.Value, "mutant_.Zero(#, ", ")")...)
 		}
 	}
 }
@@ -288,7 +297,7 @@ func (f *finder) literal(n *ast.CompositeLit) {
 // skipped are fields that implement a rule: the literal is valid without them.
 var skipped = map[string]bool{
 	"Change.Ticket": true, "Deletion.Failed": true, "Deletion.UID": true, "question.releases": true, "question.acquired": true,
-	"assignment.Slot.HomeUntil": true, "assignment.Slot.UnownedSince": true, "assignment.Slot.Moved": true, "assignment.Slot.Passed": true, "assignment.Replica.Leaving": true,
-	"member.Request.Lease": false, "Disruption.Since": true, "load.coming": true, "load.allowed": true, "Exit.Empty": true,
-	"attempt.sent": true, "note.genuine": true, "note.labelled": true,
+	"assignment.Slot.HomeUntil": true, "assignment.Slot.UnownedSince": true, "assignment.Slot.Moved": true, "assignment.Slot.Passed": true,
+	"assignment.Replica.Leaving": true, "member.Request.Lease": false, "Disruption.Since": true, "load.coming": true, "load.allowed": true,
+	"Exit.Empty": true, "attempt.sent": true, "note.genuine": true, "note.labelled": true,
 }

@@ -11,7 +11,9 @@ func TestReport(t *testing.T) {
 	named := func(id, equivalent string) job {
 		return job{mutant: &mutant{id: id, file: "a/b/sample.go", change: "drop a"}, equivalent: equivalent}
 	}
-	jobs := []job{named("killed", ""), named("hangs", ""), named("lives", ""), named("same", "a reason"), named("wrong", "a reason"), named("not-run", "")}
+	jobs := []job{
+		named("killed", ""), named("hangs", ""), named("lives", ""), named("same", "a reason"), named("wrong", "a reason"), named("not-run", ""),
+	}
 	results := map[string]result{
 		"killed": {outcome: killed, net: "a/b"}, "hangs": {outcome: timedOut, net: "simulation"}, "lives": {outcome: survived},
 		"same": {outcome: survived}, "wrong": {outcome: killed, net: "a/b"},

@@ -46,13 +46,17 @@ func areas(seeds, first string) []area {
 		{name: "shard/assignment", pkg: "shard/assignment", level: ci},
 		{name: "simulation", pkg: "shard/verification/simulation", level: ci, args: []string{"-seeds=2000", "-test.run=" + worlds}},
 		fleet,
-		{name: "simulation-nightly", pkg: "shard/verification/simulation", level: nightly, args: []string{"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds}},
+		{name: "simulation-nightly", pkg: "shard/verification/simulation", level: nightly, args: []string{
+			"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds,
+		}},
 	}
 	minutesOfFleets := "^(TestReplicasUnderFaults|TestSlotsThatDoNotOpenGoToOthers|TestAReplicaThatCannotAcquireIsTriedLessAndLessOften|" +
 		"TestTheSlotsOfAReplicaThatSeesNothingGoToOthers)$"
 	fence := []net{
 		{name: "shard/fence", pkg: "shard/fence", level: quick},
-		{name: "shard/session, what takes below a second", pkg: "shard/session", level: quick, args: []string{"-test.short", "-test.skip=" + minutesOfFleets}},
+		{name: "shard/session, what takes below a second", pkg: "shard/session", level: quick, args: []string{
+			"-test.short", "-test.skip=" + minutesOfFleets,
+		}},
 		{name: "shard/session", pkg: "shard/session", level: ci, args: []string{"-test.short"}},
 		{name: "shard/namespacelease", pkg: "shard/namespacelease", level: ci, args: []string{"-test.short"}},
 		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
@@ -91,14 +95,14 @@ func areas(seeds, first string) []area {
 			"internal/ownerref/claim.go", "internal/disruption/disruptions.go", "controllers/machinedeployment/rollout/select.go",
 		}, intents},
 		{"trust", []string{
-			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "internal/nodeowner/nodeowner.go", "driver/providerid.go",
-			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
-			"controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go", "controllers/machine/secrets.go",
-			"controllers/machine/claims.go", "controllers/machine/namesakes.go", "controllers/machine/token.go:tokens.noteGone", "controllers/machine/credentials/sweep.go",
-			"controllers/machine/aside.go", "controllers/machine/cloud/inflight.go",
-			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "internal/disruption/breakers.go",
-			"internal/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
-			"e2e/simulated/find.go", "internal/pacing/rates.go",
+			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "internal/nodeowner/nodeowner.go",
+			"driver/providerid.go", "controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go",
+			"controllers/machine/lifecycle/aside.go", "controllers/machine/lifecycle/token.go", "controllers/machine/credentials/secrets.go",
+			"controllers/machine/secrets.go", "controllers/machine/claims.go", "controllers/machine/namesakes.go",
+			"controllers/machine/token.go:tokens.noteGone", "controllers/machine/credentials/sweep.go", "controllers/machine/aside.go",
+			"controllers/machine/cloud/inflight.go", "controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go",
+			"internal/disruption/breakers.go", "internal/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go",
+			"driver/httpclient/endpoints.go", "e2e/simulated/find.go", "internal/pacing/rates.go",
 		}, trust},
 		{"accounts", []string{"shard/accounts/tracker.go"}, nil},
 		cachesArea(),
@@ -113,7 +117,8 @@ func areas(seeds, first string) []area {
 // protocolFiles are those that decide which session may act when.
 func protocolFiles() []string {
 	files := []string{
-		"membership/own.go", "membership/renew.go", "membership/start.go", "membership/others.go", "membership/fitness.go", "shard/assignment/assign.go",
+		"membership/own.go", "membership/renew.go", "membership/start.go", "membership/others.go", "membership/fitness.go",
+		"shard/assignment/assign.go",
 	}
 	for _, name := range []string{
 		"ability.go", "acquire.go", "activation.go", "agenda.go", "assignments.go", "doubt.go", "holder.go", "leader.go",
@@ -151,7 +156,9 @@ func slotsArea() area {
 func namespacesArea() area {
 	const pkg = "shard/namespacelease"
 	return area{"namespaces", []string{pkg + "/namespacelease.go", pkg + "/reporter.go"}, []net{
-		{name: pkg + ", without worlds", pkg: pkg, level: quick, args: []string{"-test.short", "-test.skip=^TestEveryNamespaceWithRootsIsServedInTheEnd$"}},
+		{name: pkg + ", without worlds", pkg: pkg, level: quick, args: []string{
+			"-test.short", "-test.skip=^TestEveryNamespaceWithRootsIsServedInTheEnd$",
+		}},
 		{name: pkg, pkg: pkg, level: ci, args: []string{"-test.short"}},
 	}}
 }
@@ -180,9 +187,13 @@ func accessArea() area {
 // are, and what records it.
 func safetyArea() area {
 	nets := []net{
-		{name: "controllers/orphans, without simulation", pkg: "controllers/orphans", level: quick, args: []string{"-test.short", "-test.skip=^(TestSweeps|TestBrokenRules)$"}},
+		{name: "controllers/orphans, without simulation", pkg: "controllers/orphans", level: quick, args: []string{
+			"-test.short", "-test.skip=^(TestSweeps|TestBrokenRules)$",
+		}},
 		{name: "controllers/orphans", pkg: "controllers/orphans", level: ci, args: []string{"-test.short"}},
-		{name: "internal/disruption, without landscapes", pkg: "internal/disruption", level: quick, args: []string{"-test.short", "-test.skip=^TestLandscape$"}},
+		{name: "internal/disruption, without landscapes", pkg: "internal/disruption", level: quick, args: []string{
+			"-test.short", "-test.skip=^TestLandscape$",
+		}},
 		{name: "internal/disruption", pkg: "internal/disruption", level: ci},
 		{name: "controllers/remediation", pkg: "controllers/remediation", level: ci},
 		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
@@ -191,20 +202,18 @@ func safetyArea() area {
 		"controllers/orphans/decide/suspect.go", "controllers/orphans/decide/record.go", "controllers/orphans/decide/confirm.go",
 		"controllers/orphans/decide/ledger.go", "controllers/overshoot/decide/decide.go", "controllers/overshoot/decide/counter.go",
 		"controllers/unmanaged/decide/unmanaged.go", "internal/decode/pages.go", "internal/runner/rounds.go",
-		"controllers/orphans/controller.go:Controller.reconcile", "controllers/orphans/controller.go:Controller.plan", "controllers/orphans/scopes.go",
-		"controllers/orphans/sweep.go", "controllers/orphans/confirm.go", "controllers/orphans/act.go",
+		"controllers/orphans/controller.go:Controller.reconcile", "controllers/orphans/controller.go:Controller.plan",
+		"controllers/orphans/scopes.go", "controllers/orphans/sweep.go", "controllers/orphans/confirm.go", "controllers/orphans/act.go",
 		"controllers/orphans/ledger.go", "controllers/overshoot/controller.go:Controller.round",
 		"controllers/overshoot/controller.go:Controller.count", "controllers/overshoot/controller.go:Controller.act",
 		"controllers/overshoot/controller.go:apply", "controllers/unmanaged/controller.go:Controller.search",
-		"controllers/unmanaged/controller.go:annotate",
-		"internal/target/reach/reach.go", "internal/target/reach/check/check.go", "internal/deletion/holds.go", "internal/deletion/recorder.go",
-		"internal/deletion/receipt/receipt.go", "internal/deletion/receipt/reason.go",
-		"internal/disruption/decide.go", "internal/disruption/machine.go", "internal/disruption/held.go",
+		"controllers/unmanaged/controller.go:annotate", "internal/target/reach/reach.go", "internal/target/reach/check/check.go",
+		"internal/deletion/holds.go", "internal/deletion/recorder.go", "internal/deletion/receipt/receipt.go",
+		"internal/deletion/receipt/reason.go", "internal/disruption/decide.go", "internal/disruption/machine.go", "internal/disruption/held.go",
 		"internal/disruption/thresholds.go", "internal/disruption/allbreakers.go", "internal/disruption/reports.go",
-		"internal/disruption/recorded/recorded.go",
-		"controllers/remediation/breakers.go", "controllers/remediation/conditions.go", "controllers/remediation/hold.go",
-		"controllers/remediation/controller.go:Controller.ServerChanged", "controllers/remediation/roots.go", "controllers/remediation/thresholds.go",
-		"controllers/remediation/tree.go", "controllers/remediation/watch.go",
+		"internal/disruption/recorded/recorded.go", "controllers/remediation/breakers.go", "controllers/remediation/conditions.go",
+		"controllers/remediation/hold.go", "controllers/remediation/controller.go:Controller.ServerChanged", "controllers/remediation/roots.go",
+		"controllers/remediation/thresholds.go", "controllers/remediation/tree.go", "controllers/remediation/watch.go",
 	}, nets}
 }
 

@@ -15,7 +15,8 @@ func (s *scene) kubeconfig() string { return filepath.Join(s.lab.Dir, "admin.kub
 // token returns a token of a ServiceAccount.
 func (s *scene) token(namespace, account string) string {
 	s.t.Helper()
-	created, err := s.lab.Control.CoreV1().ServiceAccounts(namespace).CreateToken(s.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	created, err := s.lab.Control.CoreV1().ServiceAccounts(namespace).CreateToken(s.ctx, account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

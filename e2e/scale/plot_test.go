@@ -64,7 +64,8 @@ func plot(samples []sample) string {
 		fmt.Fprintf(&load, "%.1f,%.1f ", x(s), upper.y(min(s.Load, upper.most)))
 		fmt.Fprintf(&machines, "%.1f,%.1f ", x(s), lower.y(float64(s.Transitions)))
 		if s.Event != "" {
-			draw(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="%s" stroke-dasharray="3 3"/>`, x(s), x(s), upper.top, lower.bottom, textColor)
+			draw(`<line x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f" stroke="%s" stroke-dasharray="3 3"/>`,
+				x(s), x(s), upper.top, lower.bottom, textColor)
 			text(x(s)+4, upper.top-6, "start", textColor, s.Event)
 		}
 	}

@@ -37,7 +37,8 @@ scrape_configs:
 func (s *scene) startPrometheus() *harness.Prometheus {
 	s.t.Helper()
 	s.apply(prometheusManifest)
-	token, targets, file := filepath.Join(s.dir, "prometheus.token"), filepath.Join(s.dir, "targets.json"), filepath.Join(s.dir, "prometheus.yaml")
+	token, targets, file := filepath.Join(s.dir, "prometheus.token"), filepath.Join(s.dir,
+		"targets.json"), filepath.Join(s.dir, "prometheus.yaml")
 	err := errors.Join(
 		os.WriteFile(token, []byte(s.token("monitoring", "prometheus")), 0o600),
 		os.WriteFile(file, fmt.Appendf(nil, configuration, token, targets), 0o600),
@@ -47,7 +48,8 @@ func (s *scene) startPrometheus() *harness.Prometheus {
 		s.t.Fatal(err)
 	}
 	address := "127.0.0.1:" + harness.FreePort(s.ctx, s.t)
-	s.start(s.command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"), "--web.listen-address="+address))
+	s.start(s.command("prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"),
+		"--web.listen-address="+address))
 	s.inBackground(func(ctx context.Context) error {
 		return every(ctx, func() error { return s.discover(ctx, targets) })
 	})

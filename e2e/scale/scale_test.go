@@ -133,6 +133,7 @@ func (s *scene) checkMachines() {
 		s.t.Fatal(err)
 	}
 	if phases[v1alpha1.MachineRunning] != machines || len(vms) != machines {
-		s.t.Errorf("machines by phase: %v, VMs that exist or existed: %d; want %d running machines, each with the VM that it began with", phases, len(vms), machines)
+		s.t.Errorf("machines by phase: %v, VMs that exist or existed: %d; want %d running machines, each with the VM that it began with",
+			phases, len(vms), machines)
 	}
 }

@@ -52,7 +52,8 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 		if answer.Status != http.StatusOK {
 			refused = answerError(c.op, answer.Status, answer.Header, answer.Body)
 		} else if err := json.Unmarshal(answer.Body, out); err != nil {
-			refused = driver.Errorf(c.op, driver.Unknown, "the cloud's answer cannot be read, so the effect of the request is not known: %s", whereInvalid(err))
+			refused = driver.Errorf(c.op, driver.Unknown,
+				"the cloud's answer cannot be read, so the effect of the request is not known: %s", whereInvalid(err))
 		}
 		return nil
 	})

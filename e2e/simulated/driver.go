@@ -99,7 +99,8 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 		return driver.CreateMachineResponse{}, err
 	case !alive(created):
 		return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.Aborted,
-			"VM %s, which was created for this Machine, is %s: %s; a Machine gets one VM in its life", created.ProviderID, created.State, created.StateReason)
+			"VM %s, which was created for this Machine, is %s: %s; a Machine gets one VM in its life",
+			created.ProviderID, created.State, created.StateReason)
 	}
 	return driver.CreateMachineResponse{VM: describe(created)}, nil
 }
@@ -113,7 +114,8 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.InvalidArgument, "%w", err)
 	}
 	if spec.SourceDestCheck == nil {
-		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "the provider spec has no field that is set after the create")
+		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented,
+			"the provider spec has no field that is set after the create")
 	}
 	id, known := parseProviderID(req.Machine.Spec.ProviderID)
 	conditions := owned(req.Target)
@@ -184,7 +186,9 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 
 // remove begins to terminate a VM that meets a condition. Errors: FailedPrecondition when it exists
 // and does not meet it.
-func (d *Driver) remove(ctx context.Context, op driver.Op, secret map[string][]byte, id string, condition url.Values) (vm cloudapi.Instance, err error) {
+func (d *Driver) remove(
+	ctx context.Context, op driver.Op, secret map[string][]byte, id string, condition url.Values,
+) (vm cloudapi.Instance, err error) {
 	err = d.do(ctx, call{op: op, secret: secret, method: http.MethodDelete, path: pathOf(cloudapi.PathInstance, id), query: condition}, &vm)
 	if err == nil {
 		err = verify(op, vm, id, vm.Name)

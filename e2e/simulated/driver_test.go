@@ -94,7 +94,9 @@ func vm(state cloudapi.InstanceState) cloudapi.Instance {
 func target(spec string) driver.Target {
 	return driver.Target{
 		Machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "uid-a"}},
-		Class:   &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}, ProviderSpec: runtime.RawExtension{Raw: []byte(spec)}},
+		Class: &v1alpha1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}, ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
+		},
 	}
 }
 
@@ -140,10 +142,13 @@ func TestCreateFindsTheVMOfOtherParameters(t *testing.T) {
 		found answer
 		want  driver.Code
 	}{
-		"it lives":      {answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning)}}}, driver.OK},
-		"it has ended":  {answer{200, nil, cloudapi.InstanceList{}}, driver.AlreadyExists},
-		"not answered":  {refusal(http.StatusServiceUnavailable, cloudapi.CodeUnavailable), driver.Unavailable},
-		"there are two": {answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning), vm(cloudapi.StatePending)}}}, driver.OutOfRange},
+		"it lives":     {answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning)}}}, driver.OK},
+		"it has ended": {answer{200, nil, cloudapi.InstanceList{}}, driver.AlreadyExists},
+		"not answered": {refusal(http.StatusServiceUnavailable, cloudapi.CodeUnavailable), driver.Unavailable},
+		"there are two": {
+			answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning), vm(cloudapi.StatePending)}}},
+			driver.OutOfRange,
+		},
 	} {
 		d, _ := against(t, mismatch, c.found)
 		resp, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target("")})
@@ -169,21 +174,32 @@ func TestErrors(t *testing.T) {
 		want   driver.Code
 		after  time.Duration
 	}{
-		"invalid":        {refusal(400, cloudapi.CodeInvalidParameter), driver.InvalidArgument, 0},
-		"unauthorized":   {refusal(401, cloudapi.CodeUnauthorized), driver.Unauthenticated, 0},
-		"forbidden":      {refusal(403, cloudapi.CodeForbidden), driver.PermissionDenied, 0},
-		"quota":          {refusal(403, cloudapi.CodeQuotaExceeded), driver.ResourceExhausted, 0},
-		"not found":      {refusal(404, cloudapi.CodeNotFound), driver.NotFound, 0},
-		"conflict":       {refusal(409, cloudapi.CodeConflict), driver.Aborted, 0},
-		"mismatch":       {refusal(409, cloudapi.CodeIdempotencyMismatch), driver.AlreadyExists, 0},
-		"internal":       {refusal(500, cloudapi.CodeInternal), driver.Internal, 0},
-		"capacity":       {refusal(503, cloudapi.CodeNoCapacity), driver.ResourceExhausted, 0},
-		"unavailable":    {refusal(503, cloudapi.CodeUnavailable), driver.Unavailable, 0},
-		"new code":       {refusal(418, "Teapot"), driver.Unknown, 0},
-		"throttled":      {answer{429, map[string]string{"Retry-After": "2"}, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled, RetryAfterSeconds: 1.5}}, driver.Unavailable, 1500 * time.Millisecond},
-		"header only":    {answer{429, map[string]string{"Retry-After": "2"}, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled}}, driver.Unavailable, 2 * time.Second},
-		"far too long":   {answer{429, nil, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled, RetryAfterSeconds: 1e12}}, driver.Unavailable, driver.MaxRetryAfter},
-		"no time":        {answer{429, map[string]string{"Retry-After": "later"}, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled}}, driver.Unavailable, 0},
+		"invalid":      {refusal(400, cloudapi.CodeInvalidParameter), driver.InvalidArgument, 0},
+		"unauthorized": {refusal(401, cloudapi.CodeUnauthorized), driver.Unauthenticated, 0},
+		"forbidden":    {refusal(403, cloudapi.CodeForbidden), driver.PermissionDenied, 0},
+		"quota":        {refusal(403, cloudapi.CodeQuotaExceeded), driver.ResourceExhausted, 0},
+		"not found":    {refusal(404, cloudapi.CodeNotFound), driver.NotFound, 0},
+		"conflict":     {refusal(409, cloudapi.CodeConflict), driver.Aborted, 0},
+		"mismatch":     {refusal(409, cloudapi.CodeIdempotencyMismatch), driver.AlreadyExists, 0},
+		"internal":     {refusal(500, cloudapi.CodeInternal), driver.Internal, 0},
+		"capacity":     {refusal(503, cloudapi.CodeNoCapacity), driver.ResourceExhausted, 0},
+		"unavailable":  {refusal(503, cloudapi.CodeUnavailable), driver.Unavailable, 0},
+		"new code":     {refusal(418, "Teapot"), driver.Unknown, 0},
+		"throttled": {
+			answer{429, map[string]string{"Retry-After": "2"}, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled, RetryAfterSeconds: 1.5}},
+			driver.Unavailable, 1500 * time.Millisecond,
+		},
+		"header only": {
+			answer{429, map[string]string{"Retry-After": "2"}, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled}},
+			driver.Unavailable,
+			2 * time.Second,
+		},
+		"far too long": {
+			answer{429, nil, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled, RetryAfterSeconds: 1e12}}, driver.Unavailable, driver.MaxRetryAfter,
+		},
+		"no time": {
+			answer{429, map[string]string{"Retry-After": "later"}, cloudapi.ErrorBody{Code: cloudapi.CodeThrottled}}, driver.Unavailable, 0,
+		},
 		"proxy 404":      {answer{404, nil, "<html>"}, driver.Unknown, 0},
 		"proxy 403":      {answer{403, nil, "<html>"}, driver.PermissionDenied, 0},
 		"proxy 407":      {answer{407, nil, ""}, driver.Unauthenticated, 0},
@@ -240,16 +256,26 @@ func TestDelete(t *testing.T) {
 		want     driver.Code
 		requests int
 	}{
-		"ends at once":      {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
-		"takes time":        {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
-		"does not exist":    {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list(), cleared}, true, driver.OK, 3},
-		"spec is broken":    {withID(target("broken"), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
-		"of another cloud":  {withID(target(""), "aws:///eu-west-1/i-1"), []answer{list(), cleared}, true, driver.OK, 2},
-		"another machine's": {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(412, cloudapi.CodePreconditionFailed), list(), cleared}, true, driver.OK, 3},
-		"nothing to go by":  {driver.Target{Machine: &v1alpha1.Machine{}, Class: target("").Class}, nil, false, driver.InvalidArgument, 0},
-		"by UID, none":      {target(""), []answer{list(), cleared}, true, driver.OK, 2},
-		"by UID, two":       {target(""), []answer{list(cloudapi.StateRunning, cloudapi.StateStopping), {200, nil, vm(cloudapi.StateTerminated)}, {200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 3},
-		"by UID, deleted":   {target(""), []answer{list(cloudapi.StateRunning), refusal(404, cloudapi.CodeNotFound), cleared}, true, driver.OK, 3},
+		"ends at once": {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
+		"takes time":   {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
+		"does not exist": {
+			withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list(), cleared}, true, driver.OK, 3,
+		},
+		"spec is broken": {
+			withID(target("broken"), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1,
+		},
+		"of another cloud": {withID(target(""), "aws:///eu-west-1/i-1"), []answer{list(), cleared}, true, driver.OK, 2},
+		"another machine's": {
+			withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(412, cloudapi.CodePreconditionFailed), list(), cleared}, true, driver.OK, 3,
+		},
+		"nothing to go by": {driver.Target{Machine: &v1alpha1.Machine{}, Class: target("").Class}, nil, false, driver.InvalidArgument, 0},
+		"by UID, none":     {target(""), []answer{list(), cleared}, true, driver.OK, 2},
+		"by UID, two": {target(""), []answer{
+			list(cloudapi.StateRunning, cloudapi.StateStopping), {200, nil, vm(cloudapi.StateTerminated)}, {200, nil, vm(cloudapi.StateStopping)},
+		}, false, driver.OK, 3},
+		"by UID, deleted": {
+			target(""), []answer{list(cloudapi.StateRunning), refusal(404, cloudapi.CodeNotFound), cleared}, true, driver.OK, 3,
+		},
 		"left-overs stay":   {target(""), []answer{list(), refusal(500, cloudapi.CodeInternal)}, false, driver.Internal, 2},
 		"by UID, no answer": {target(""), []answer{refusal(500, cloudapi.CodeInternal)}, false, driver.Internal, 1},
 	} {
@@ -263,7 +289,8 @@ func TestDelete(t *testing.T) {
 
 func TestInitialize(t *testing.T) {
 	d, cloud := against(t)
-	if _, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target("")}); driver.CodeOf(err) != driver.Unimplemented || len(cloud.requests) > 0 {
+	if _, err := d.InitializeMachine(t.Context(),
+		driver.InitializeMachineRequest{Target: target("")}); driver.CodeOf(err) != driver.Unimplemented || len(cloud.requests) > 0 {
 		t.Errorf("nothing to do: %v after %d requests, want Unimplemented after none", err, len(cloud.requests))
 	}
 	tgt := withID(target(`{"sourceDestCheck": false}`), "simulated:///r/z/i-1")
@@ -275,14 +302,16 @@ func TestInitialize(t *testing.T) {
 	if _, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: tgt}); err != nil {
 		t.Error(err)
 	}
-	if got := cloud.requests[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
+	if got := cloud.requests[1] + " " +
+		cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
 		t.Errorf("requested %s", got)
 	}
 }
 
 // A provider ID that names no VM, as one that was edited, does not hide the VM with the UID.
 func TestStatusWithAProviderIDThatNamesNothing(t *testing.T) {
-	d, cloud := against(t, refusal(404, cloudapi.CodeNotFound), answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning)}}})
+	d, cloud := against(t,
+		refusal(404, cloudapi.CodeNotFound), answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning)}}})
 	resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-2")})
 	if err != nil || resp.ProviderID != "simulated:///r/z/i-1" || len(cloud.requests) != 2 {
 		t.Errorf("%+v, %v after %d requests; want the VM after 2", resp, err, len(cloud.requests))
@@ -354,7 +383,8 @@ func TestEndpoints(t *testing.T) {
 		tgt := target("")
 		tgt.Secret = map[string][]byte{SecretEndpoint: []byte(c.endpoint), SecretToken: []byte("t")}
 		_, err = d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: tgt})
-		if driver.CodeOf(err) != driver.InvalidArgument || !strings.Contains(err.Error(), SecretEndpoint) || strings.Contains(err.Error(), "secret@") {
+		if driver.CodeOf(err) != driver.InvalidArgument || !strings.Contains(err.Error(), SecretEndpoint) ||
+			strings.Contains(err.Error(), "secret@") {
 			t.Errorf("%s: %v, want InvalidArgument that names the key", name, err)
 		}
 	}

@@ -125,7 +125,8 @@ func (d *Driver) removeLeftovers(ctx context.Context, target driver.Target) erro
 
 // eachByUID is eachPage of the VMs with the Machine's UID.
 func (d *Driver) eachByUID(
-	ctx context.Context, op driver.Op, target driver.Target, use func(cloudapi.InstanceList) (more bool, err error), states ...cloudapi.InstanceState,
+	ctx context.Context, op driver.Op, target driver.Target, use func(cloudapi.InstanceList) (more bool, err error),
+	states ...cloudapi.InstanceState,
 ) error {
 	if target.Machine.UID == "" {
 		return withoutUID(op, target)
@@ -175,7 +176,8 @@ func (d *Driver) page(ctx context.Context, l list, token string) (page cloudapi.
 	for _, state := range l.states {
 		query.Add(cloudapi.QueryState, string(state))
 	}
-	err = d.do(ctx, call{op: l.op, secret: l.secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query, limits: l.limits}, &page)
+	err = d.do(ctx,
+		call{op: l.op, secret: l.secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query, limits: l.limits}, &page)
 	if err == nil {
 		err = httpclient.CheckPage(l.op, len(page.Items), l.size, token, page.NextPageToken)
 	}

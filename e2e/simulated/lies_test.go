@@ -83,14 +83,18 @@ func TestFalseAnswersAreRejected(t *testing.T) {
 		}
 	}
 	lists := map[string]any{
-		"items that are an object":   `{"items": {"leaked": {}}}`,
-		"items that are strings":     `{"items": ["leaked"]}`,
-		"an empty VM":                `{"items": [{}]}`,
-		"a VM without its tag":       cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = nil })}},
-		"a VM of others":             cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = map[string]string{TagMachineUID: "b", TagCluster: "b"} })}},
-		"a VM without ID":            cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.ID = "" })}},
-		"more VMs than are on pages": cloudapi.InstanceList{Items: slices.Repeat([]cloudapi.Instance{vm(cloudapi.StateRunning)}, cloudapi.MaxPageSize+1)},
-		"more values than on pages":  `{"items": [{}` + strings.Repeat(",{}", 200_000) + "]}",
+		"items that are an object": `{"items": {"leaked": {}}}`,
+		"items that are strings":   `{"items": ["leaked"]}`,
+		"an empty VM":              `{"items": [{}]}`,
+		"a VM without its tag":     cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = nil })}},
+		"a VM of others": cloudapi.InstanceList{
+			Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = map[string]string{TagMachineUID: "b", TagCluster: "b"} })},
+		},
+		"a VM without ID": cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.ID = "" })}},
+		"more VMs than are on pages": cloudapi.InstanceList{
+			Items: slices.Repeat([]cloudapi.Instance{vm(cloudapi.StateRunning)}, cloudapi.MaxPageSize+1),
+		},
+		"more values than on pages": `{"items": [{}` + strings.Repeat(",{}", 200_000) + "]}",
 	}
 	for name, body := range lists {
 		for op, call := range map[driver.Op]func(*Driver) error{
@@ -137,7 +141,8 @@ func TestListWithCircularPagesIsBounded(t *testing.T) {
 		pages = append(pages, answer{http.StatusOK, nil, cloudapi.InstanceList{NextPageToken: fmt.Sprint(i % 2)}})
 	}
 	d, cloud := against(t, pages...)
-	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class}); driver.CodeOf(err) != driver.Internal || len(cloud.requests) != maxPages {
+	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class}); driver.CodeOf(err) != driver.Internal ||
+		len(cloud.requests) != maxPages {
 		t.Errorf("%v after %d requests, want Internal after %d", err, len(cloud.requests), maxPages)
 	}
 }
@@ -148,8 +153,14 @@ func TestRedirectsAndLargeErrors(t *testing.T) {
 		want    driver.Code
 		message string
 	}{
-		"moved":           {answer{http.StatusMovedPermanently, map[string]string{"Location": "http://169.254.169.254/"}, ""}, driver.Unknown, "redirect"},
-		"moved with body": {answer{http.StatusTemporaryRedirect, map[string]string{"Location": "/x"}, refusal(404, cloudapi.CodeNotFound).body}, driver.Unknown, "redirect"},
+		"moved": {
+			answer{http.StatusMovedPermanently, map[string]string{"Location": "http://169.254.169.254/"}, ""}, driver.Unknown, "redirect",
+		},
+		"moved with body": {
+			answer{http.StatusTemporaryRedirect, map[string]string{"Location": "/x"}, refusal(404, cloudapi.CodeNotFound).body},
+			driver.Unknown,
+			"redirect",
+		},
 		"a long message": {
 			answer{http.StatusForbidden, nil, cloudapi.ErrorBody{Code: cloudapi.CodeForbidden, Message: strings.Repeat("no\n", 100_000)}},
 			driver.PermissionDenied, "bytes in all",
@@ -165,7 +176,8 @@ func TestRedirectsAndLargeErrors(t *testing.T) {
 	} {
 		d, cloud := against(t, c.answer)
 		_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")})
-		if driver.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.message) || strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "169.254") {
+		if driver.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.message) || strings.ContainsAny(err.Error(), "\n\r") ||
+			strings.Contains(err.Error(), "169.254") {
 			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.message)
 		}
 		if len(driver.MessageOf(err)) > driver.MaxMessage || len(cloud.requests) != 1 {
@@ -207,11 +219,13 @@ func TestEndlessListOfOneMachineIsBounded(t *testing.T) {
 			want     driver.Code
 			requests int
 		}{
-			"a full page, and more":           {[]answer{ofUID(driver.MaxOwned, "a"), ofUID(driver.MaxOwned, "b")}, driver.OutOfRange, 1},
-			"one on a page, and more":         {[]answer{ofUID(1, "a"), ofUID(1, "b"), ofUID(1, "c")}, driver.OutOfRange, 2},
-			"more on a page than asked for":   {[]answer{ofUID(driver.MaxOwned+1, "a"), ofUID(1, "")}, driver.Internal, 1},
-			"more values than a few VMs have": {[]answer{{http.StatusOK, nil, `{"items": [{"console": [""` + strings.Repeat(`,""`, 20_000) + "]}]}"}}, driver.Unknown, 1},
-			"nothing, and more":               {empty, driver.Internal, driver.MaxOwned},
+			"a full page, and more":         {[]answer{ofUID(driver.MaxOwned, "a"), ofUID(driver.MaxOwned, "b")}, driver.OutOfRange, 1},
+			"one on a page, and more":       {[]answer{ofUID(1, "a"), ofUID(1, "b"), ofUID(1, "c")}, driver.OutOfRange, 2},
+			"more on a page than asked for": {[]answer{ofUID(driver.MaxOwned+1, "a"), ofUID(1, "")}, driver.Internal, 1},
+			"more values than a few VMs have": {
+				[]answer{{http.StatusOK, nil, `{"items": [{"console": [""` + strings.Repeat(`,""`, 20_000) + "]}]}"}}, driver.Unknown, 1,
+			},
+			"nothing, and more": {empty, driver.Internal, driver.MaxOwned},
 		} {
 			d, cloud := against(t, c.pages...)
 			if err := call(d); driver.CodeOf(err) != c.want || len(cloud.requests) != c.requests {
@@ -236,7 +250,8 @@ func TestEndlessListOfOneMachineIsBounded(t *testing.T) {
 		}
 	}
 	d, cloud := against(t, empty...)
-	if resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")}); resp.Gone || driver.CodeOf(err) != driver.Internal {
+	if resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")}); resp.Gone ||
+		driver.CodeOf(err) != driver.Internal {
 		t.Errorf("delete, nothing and more: gone=%t, %v after %d requests, want Internal", resp.Gone, err, len(cloud.requests))
 	}
 }

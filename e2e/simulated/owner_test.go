@@ -25,8 +25,10 @@ func TestOwnershipOfVMIsDecidedByTags(t *testing.T) {
 		adopt         bool
 		owns, foreign bool
 	}{
-		"its own":                            {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, owns: true},
-		"its own, and it adopts":             {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, adopt: true, owns: true},
+		"its own": {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, owns: true},
+		"its own, and it adopts": {
+			state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, adopt: true, owns: true,
+		},
 		"its own, which has ended":           {state: cloudapi.StateTerminated, tags: map[string]string{TagMachineUID: "uid-a"}},
 		"another machine's":                  {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-b"}, foreign: true},
 		"another machine's, which has ended": {state: cloudapi.StateTerminated, tags: map[string]string{TagMachineUID: "uid-b"}},
@@ -36,7 +38,9 @@ func TestOwnershipOfVMIsDecidedByTags(t *testing.T) {
 		"without UID, and it adopts":         {state: cloudapi.StateRunning, tags: ofMCM, adopt: true, owns: true},
 		"of another name":                    {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachine, "b"), adopt: true, foreign: true},
 		"of another namespace":               {state: cloudapi.StateRunning, tags: with(ofMCM, TagCluster, "other"), adopt: true, foreign: true},
-		"of its names and another UID":       {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachineUID, "uid-b"), adopt: true, foreign: true},
+		"of its names and another UID": {
+			state: cloudapi.StateRunning, tags: with(ofMCM, TagMachineUID, "uid-b"), adopt: true, foreign: true,
+		},
 	} {
 		found := vm(c.state)
 		found.Tags = c.tags
@@ -44,7 +48,8 @@ func TestOwnershipOfVMIsDecidedByTags(t *testing.T) {
 		requested := withID(target(""), found.ProviderID)
 		requested.Adopt = c.adopt
 		resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: requested})
-		if owns := err == nil && resp.ProviderID != ""; owns != c.owns || resp.Left != c.foreign || !owns && driver.CodeOf(err) != driver.NotFound {
+		if owns := err == nil && resp.ProviderID != ""; owns != c.owns || resp.Left != c.foreign ||
+			!owns && driver.CodeOf(err) != driver.NotFound {
 			t.Errorf("%s: %+v, %v; want it: %t, foreign: %t", name, resp, err, c.owns, c.foreign)
 		}
 	}
@@ -77,7 +82,9 @@ func TestAnswerWithAnotherVMIsRejected(t *testing.T) {
 	other := vm(cloudapi.StateRunning)
 	other.ID, other.ProviderID = "i-2", "simulated:///r/z/i-2"
 	d, _ := against(t, answer{200, nil, other})
-	if resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")}); driver.CodeOf(err) != driver.Internal {
+	if resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{
+		Target: withID(target(""), "simulated:///r/z/i-1"),
+	}); driver.CodeOf(err) != driver.Internal {
 		t.Errorf("%+v, %v; want Internal", resp, err)
 	}
 }
@@ -86,7 +93,8 @@ func TestMachineWithoutUIDSendsNoRequest(t *testing.T) {
 	requested := target("")
 	requested.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	d, cloud := against(t)
-	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: requested}); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.requests) > 0 {
+	if _, err := d.GetMachineStatus(t.Context(),
+		driver.GetMachineStatusRequest{Target: requested}); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.requests) > 0 {
 		t.Errorf("%v after %d requests, want InvalidArgument after none", err, len(cloud.requests))
 	}
 }
@@ -94,7 +102,8 @@ func TestMachineWithoutUIDSendsNoRequest(t *testing.T) {
 func TestIDs(t *testing.T) {
 	for id, want := range map[string]bool{
 		"azAZ09": true, "i-1": true, "a_b": true, "a.b": true,
-		"": false, ".": false, "..": false, "a/b": false, "a:b": false, "a@b": false, "a[b": false, "a`b": false, "a{b": false, "ä": false, "a b": false,
+		"": false, ".": false, "..": false, "a/b": false, "a:b": false, "a@b": false, "a[b": false, "a`b": false, "a{b": false, "ä": false,
+		"a b": false,
 	} {
 		if got := isID(id); got != want {
 			t.Errorf("%q: %t, want %t", id, got, want)

@@ -74,7 +74,10 @@ func TestBadProviderSpecs(t *testing.T) {
 }
 
 func FuzzParseProviderSpec(f *testing.F) {
-	for _, seed := range []string{"", "null", "{}", `{"zone": "a", "tags": {"a": "b"}, "dataVolumes": [{"name": "d", "sizeGiB": 1}]}`, `{"boot": "kubelet", "sourceDestCheck": false}`, `[`} {
+	for _, seed := range []string{
+		"", "null", "{}", `{"zone": "a", "tags": {"a": "b"}, "dataVolumes": [{"name": "d", "sizeGiB": 1}]}`,
+		`{"boot": "kubelet", "sourceDestCheck": false}`, `[`,
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -82,7 +82,9 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 
 // leftovers returns a page of left-overs. One of a kind that the driver does not know is not
 // listed, and so never deleted.
-func (d *Driver) leftovers(ctx context.Context, req driver.ListResourcesRequest, tags []string, token string) (driver.ListResourcesResponse, error) {
+func (d *Driver) leftovers(
+	ctx context.Context, req driver.ListResourcesRequest, tags []string, token string,
+) (driver.ListResourcesResponse, error) {
 	var page cloudapi.LeftoverList
 	err := d.do(ctx, call{
 		op: driver.OpResources, secret: req.Secret, method: http.MethodGet, path: cloudapi.PathLeftovers,
@@ -129,7 +131,8 @@ func (d *Driver) DeleteResource(ctx context.Context, req driver.DeleteResourceRe
 		return driver.DeleteResourceResponse{}, err
 	}
 	if r.MachineUID == "" {
-		return driver.DeleteResourceResponse{}, driver.Errorf(driver.OpSweep, driver.InvalidArgument, "%s %q without the UID of its Machine", r.Kind, r.ID)
+		return driver.DeleteResourceResponse{},
+			driver.Errorf(driver.OpSweep, driver.InvalidArgument, "%s %q without the UID of its Machine", r.Kind, r.ID)
 	}
 	condition := url.Values{cloudapi.QueryIfTag: {TagMachineUID + "=" + string(r.MachineUID), TagControlCluster + "=" + req.ControlCluster}}
 	gone, err := d.sweep(ctx, req, condition)
@@ -172,7 +175,8 @@ func (d *Driver) sweep(ctx context.Context, req driver.DeleteResourceRequest, co
 // what this fleet has created.
 func mayBeSwept(op driver.Op, req driver.ScopeRequest) error {
 	if req.ControlCluster == "" {
-		return driver.Errorf(op, driver.InvalidArgument, "the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")
+		return driver.Errorf(op, driver.InvalidArgument,
+			"the ID of the control cluster is not known, so that the resources of the fleet cannot be identified")
 	}
 	return nil
 }

@@ -44,11 +44,17 @@ func TestScope(t *testing.T) {
 		want   string
 		code   driver.Code
 	}{
-		"no Secret":                       {nil, "https://cloud.example:443/v2", driver.OK},
-		"the default, by its name":        {map[string][]byte{SecretEndpoint: []byte("https://cloud.example:443/v2\n")}, "https://cloud.example:443/v2", driver.OK},
-		"an empty token":                  {map[string][]byte{SecretToken: []byte("\n")}, "https://cloud.example:443/v2", driver.OK},
-		"a token":                         {map[string][]byte{SecretToken: []byte("s3cret")}, "https://cloud.example:443/v2#1ec1c26b50d5d3c5", driver.OK},
-		"a token and a line":              {map[string][]byte{SecretToken: []byte("s3cret\n")}, "https://cloud.example:443/v2#1ec1c26b50d5d3c5", driver.OK},
+		"no Secret": {nil, "https://cloud.example:443/v2", driver.OK},
+		"the default, by its name": {
+			map[string][]byte{SecretEndpoint: []byte("https://cloud.example:443/v2\n")}, "https://cloud.example:443/v2", driver.OK,
+		},
+		"an empty token": {map[string][]byte{SecretToken: []byte("\n")}, "https://cloud.example:443/v2", driver.OK},
+		"a token": {
+			map[string][]byte{SecretToken: []byte("s3cret")}, "https://cloud.example:443/v2#1ec1c26b50d5d3c5", driver.OK,
+		},
+		"a token and a line": {
+			map[string][]byte{SecretToken: []byte("s3cret\n")}, "https://cloud.example:443/v2#1ec1c26b50d5d3c5", driver.OK,
+		},
 		"another endpoint":                {map[string][]byte{SecretEndpoint: []byte(unserved)}, unserved, driver.OK},
 		"an endpoint that is not allowed": {map[string][]byte{SecretEndpoint: []byte("https://elsewhere")}, "", driver.InvalidArgument},
 	} {
@@ -66,10 +72,13 @@ func TestListResources(t *testing.T) {
 		return lie(func(v *cloudapi.Instance) { v.Tags = swept(changes...) })
 	}
 	d, cloud := against(t,
-		answer{http.StatusOK, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{tagged(), tagged(TagMachine), tagged(TagMachineUID), tagged(TagMachineUID + "=")}, NextPageToken: "p2"}},
+		answer{http.StatusOK, nil, cloudapi.InstanceList{
+			Items: []cloudapi.Instance{tagged(), tagged(TagMachine), tagged(TagMachineUID), tagged(TagMachineUID + "=")}, NextPageToken: "p2",
+		}},
 		answer{http.StatusOK, nil, cloudapi.InstanceList{}},
 		answer{http.StatusOK, nil, cloudapi.LeftoverList{Items: []cloudapi.Leftover{
-			left("nic-1", cloudapi.LeftoverNetworkInterface), left("disk-1", cloudapi.LeftoverDisk), left("new-1", "bucket"), left("disk-2", cloudapi.LeftoverDisk, TagMachineUID),
+			left("nic-1", cloudapi.LeftoverNetworkInterface), left("disk-1", cloudapi.LeftoverDisk), left("new-1", "bucket"),
+			left("disk-2", cloudapi.LeftoverDisk, TagMachineUID),
 		}, NextPageToken: "p4"}},
 		answer{http.StatusOK, nil, cloudapi.LeftoverList{}},
 	)
@@ -86,7 +95,10 @@ func TestListResources(t *testing.T) {
 		page    driver.ListResourcesResponse
 		request string
 	}{
-		{driver.ListResourcesResponse{Items: []driver.Resource{of(driver.ResourceVM, "simulated:///r/z/i-1", "a")}, Continue: "vms:p2"}, request(cloudapi.PathInstances, "", alive)},
+		{
+			driver.ListResourcesResponse{Items: []driver.Resource{of(driver.ResourceVM, "simulated:///r/z/i-1", "a")}, Continue: "vms:p2"},
+			request(cloudapi.PathInstances, "", alive),
+		},
 		{driver.ListResourcesResponse{Continue: "leftovers:"}, request(cloudapi.PathInstances, "&pageToken=p2", alive)},
 		{driver.ListResourcesResponse{
 			Items:    []driver.Resource{of(driver.ResourceNetworkInterface, "nic-1", ""), of(driver.ResourceDisk, "disk-1", "")},
@@ -119,18 +131,22 @@ func TestFalsePagesOfResourcesAreRejected(t *testing.T) {
 		token string
 		body  any
 	}{
-		"VMs of another namespace":           {vms, page(func(v *cloudapi.Instance) { v.Tags[TagCluster] = "other" })},
-		"VMs of another control cluster":     {vms, page(func(v *cloudapi.Instance) { v.Tags[TagControlCluster] = "other" })},
-		"VMs without ID":                     {vms, page(func(v *cloudapi.Instance) { v.ID = "" })},
-		"VMs that follow themselves":         {vms, cloudapi.InstanceList{NextPageToken: "p"}},
-		"too many VMs":                       {vms, cloudapi.InstanceList{Items: slices.Repeat(page(func(*cloudapi.Instance) {}).Items, driver.MaxResources+1)}},
-		"VMs that are text":                  {vms, `{"items": "leaked"}`},
-		"left-overs of another namespace":    {leftovers, disk(func(l *cloudapi.Leftover) { l.Tags[TagCluster] = "other" })},
-		"left-overs of another cluster":      {leftovers, disk(func(l *cloudapi.Leftover) { l.Tags[TagControlCluster] = "other" })},
-		"left-overs without ID":              {leftovers, disk(func(l *cloudapi.Leftover) { l.ID = "" })},
-		"left-overs with a path as ID":       {leftovers, disk(func(l *cloudapi.Leftover) { l.ID = "../instances/i-1" })},
-		"left-overs that follow themselves":  {leftovers, cloudapi.LeftoverList{NextPageToken: "p"}},
-		"too many left-overs":                {leftovers, cloudapi.LeftoverList{Items: slices.Repeat(disk(func(*cloudapi.Leftover) {}).Items, driver.MaxResources+1)}},
+		"VMs of another namespace":       {vms, page(func(v *cloudapi.Instance) { v.Tags[TagCluster] = "other" })},
+		"VMs of another control cluster": {vms, page(func(v *cloudapi.Instance) { v.Tags[TagControlCluster] = "other" })},
+		"VMs without ID":                 {vms, page(func(v *cloudapi.Instance) { v.ID = "" })},
+		"VMs that follow themselves":     {vms, cloudapi.InstanceList{NextPageToken: "p"}},
+		"too many VMs": {
+			vms, cloudapi.InstanceList{Items: slices.Repeat(page(func(*cloudapi.Instance) {}).Items, driver.MaxResources+1)},
+		},
+		"VMs that are text":                 {vms, `{"items": "leaked"}`},
+		"left-overs of another namespace":   {leftovers, disk(func(l *cloudapi.Leftover) { l.Tags[TagCluster] = "other" })},
+		"left-overs of another cluster":     {leftovers, disk(func(l *cloudapi.Leftover) { l.Tags[TagControlCluster] = "other" })},
+		"left-overs without ID":             {leftovers, disk(func(l *cloudapi.Leftover) { l.ID = "" })},
+		"left-overs with a path as ID":      {leftovers, disk(func(l *cloudapi.Leftover) { l.ID = "../instances/i-1" })},
+		"left-overs that follow themselves": {leftovers, cloudapi.LeftoverList{NextPageToken: "p"}},
+		"too many left-overs": {
+			leftovers, cloudapi.LeftoverList{Items: slices.Repeat(disk(func(*cloudapi.Leftover) {}).Items, driver.MaxResources+1)},
+		},
 		"left-overs that are text":           {leftovers, `{"items": "leaked"}`},
 		"left-overs and more than on a page": {leftovers, `{"items": [{}` + strings.Repeat(",{}", 200_000) + "]}"},
 	} {
@@ -160,12 +176,14 @@ func TestDeleteResource(t *testing.T) {
 		gone     bool
 		code     driver.Code
 	}{
-		"a VM that stops":        {ofVM, answer{http.StatusOK, nil, vm(cloudapi.StateStopping)}, "/v1/instances/i-1", false, driver.OK},
-		"a VM that has ended":    {ofVM, answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}, "/v1/instances/i-1", true, driver.OK},
-		"no VM":                  {ofVM, refusal(404, cloudapi.CodeNotFound), "/v1/instances/i-1", true, driver.OK},
-		"a VM with other tags":   {ofVM, refusal(412, cloudapi.CodePreconditionFailed), "/v1/instances/i-1", true, driver.OK},
-		"a VM that may not":      {ofVM, refusal(403, cloudapi.CodeForbidden), "/v1/instances/i-1", false, driver.PermissionDenied},
-		"another VM":             {ofVM, withVM(answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}, "i-2"), "/v1/instances/i-1", false, driver.Internal},
+		"a VM that stops":      {ofVM, answer{http.StatusOK, nil, vm(cloudapi.StateStopping)}, "/v1/instances/i-1", false, driver.OK},
+		"a VM that has ended":  {ofVM, answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}, "/v1/instances/i-1", true, driver.OK},
+		"no VM":                {ofVM, refusal(404, cloudapi.CodeNotFound), "/v1/instances/i-1", true, driver.OK},
+		"a VM with other tags": {ofVM, refusal(412, cloudapi.CodePreconditionFailed), "/v1/instances/i-1", true, driver.OK},
+		"a VM that may not":    {ofVM, refusal(403, cloudapi.CodeForbidden), "/v1/instances/i-1", false, driver.PermissionDenied},
+		"another VM": {
+			ofVM, withVM(answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}, "i-2"), "/v1/instances/i-1", false, driver.Internal,
+		},
 		"a 404 of a proxy":       {ofVM, answer{http.StatusNotFound, nil, "<html>"}, "/v1/instances/i-1", false, driver.Unknown},
 		"a disk":                 {ofDisk, left("disk-1"), "/v1/leftovers/disk-1", true, driver.OK},
 		"a network interface":    {ofNIC, left("nic-1"), "/v1/leftovers/nic-1", true, driver.OK},
@@ -174,9 +192,13 @@ func TestDeleteResource(t *testing.T) {
 		"another disk":           {ofDisk, left("disk-2"), "/v1/leftovers/disk-1", false, driver.Internal},
 		"no UID":                 {with(ofVM, func(r *driver.Resource) { r.MachineUID = "" }), answer{}, "", false, driver.InvalidArgument},
 		"no ID":                  {with(ofDisk, func(r *driver.Resource) { r.ID = "" }), answer{}, "", false, driver.InvalidArgument},
-		"a disk with a path":     {with(ofDisk, func(r *driver.Resource) { r.ID = "../instances/i-1" }), answer{}, "", false, driver.InvalidArgument},
-		"a VM of another cloud":  {with(ofVM, func(r *driver.Resource) { r.ID = "aws:///r/i-1" }), answer{}, "", false, driver.InvalidArgument},
-		"an address":             {with(ofDisk, func(r *driver.Resource) { r.Kind = driver.ResourceAddress }), answer{}, "", false, driver.InvalidArgument},
+		"a disk with a path": {
+			with(ofDisk, func(r *driver.Resource) { r.ID = "../instances/i-1" }), answer{}, "", false, driver.InvalidArgument,
+		},
+		"a VM of another cloud": {with(ofVM, func(r *driver.Resource) { r.ID = "aws:///r/i-1" }), answer{}, "", false, driver.InvalidArgument},
+		"an address": {
+			with(ofDisk, func(r *driver.Resource) { r.Kind = driver.ResourceAddress }), answer{}, "", false, driver.InvalidArgument,
+		},
 	} {
 		d, cloud := against(t, c.answer)
 		resp, err := d.DeleteResource(t.Context(), driver.DeleteResourceRequest{ScopeRequest: scope(nil), Resource: c.resource})

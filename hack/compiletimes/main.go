@@ -27,10 +27,16 @@ var groups = []group{
 	{"standard library", regexp.MustCompile(`^[^./]+(/|$)`)},
 	{"scheduler", regexp.MustCompile(`^k8s\.io/(kubernetes/(pkg|cmd)/(kube-)?scheduler|kube-scheduler)`)},
 	{"kubelet", regexp.MustCompile(`^k8s\.io/(kubernetes/(pkg|cmd)/kubelet|kubelet|cri-)|cadvisor|containerd|opencontainers`)},
-	{"controller manager", regexp.MustCompile(`^k8s\.io/(kubernetes/(pkg/controller|cmd/kube-controller-manager)|cloud-provider|controller-manager)`)},
+	{
+		"controller manager",
+		regexp.MustCompile(`^k8s\.io/(kubernetes/(pkg/controller|cmd/kube-controller-manager)|cloud-provider|controller-manager)`),
+	},
 	{"volume plug-ins", regexp.MustCompile(`^k8s\.io/(kubernetes/pkg/volume|csi-|mount-utils)`)},
 	{"kubectl", regexp.MustCompile(`^(k8s\.io/(kubectl|cli-runtime)|sigs\.k8s\.io/kustomize)`)},
-	{"API server", regexp.MustCompile(`^k8s\.io/(kubernetes|apiserver|apiextensions-apiserver|kube-aggregator|kms|pod-security-admission)/|cel-go`)},
+	{
+		"API server",
+		regexp.MustCompile(`^k8s\.io/(kubernetes|apiserver|apiextensions-apiserver|kube-aggregator|kms|pod-security-admission)/|cel-go`),
+	},
 	{"etcd", regexp.MustCompile(`^go\.etcd\.io/`)},
 	{"client-go, APIs", regexp.MustCompile(`^(sigs\.)?k8s\.io/`)},
 	{"telemetry, gRPC", regexp.MustCompile(`^(go\.opentelemetry\.io|google\.golang\.org)/`)},

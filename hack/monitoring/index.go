@@ -63,7 +63,8 @@ func writeIndex(file string, sources ...string) error {
 		if after == "" {
 			after = "at once"
 		}
-		fmt.Fprintf(text, "| [%s](%s) | %s | %s | %s |\n", alert.Alert, path.Base(alert.Annotations["runbook_url"]), alert.Labels["severity"], after,
+		fmt.Fprintf(text, "| [%s](%s) | %s | %s | %s |\n",
+			alert.Alert, path.Base(alert.Annotations["runbook_url"]), alert.Labels["severity"], after,
 			label.ReplaceAllString(alert.Annotations["summary"], "*$1*"))
 	}
 	return write(file, text.Bytes())

@@ -41,12 +41,14 @@ func all() []objective {
 			name: "join", ratio: "0.99", good: within("join", 600),
 			events: ended("join") + fmt.Sprintf(` + sum by (job, namespace) (increase(mcf_machine_failures_total{%s,cause="join"}[$w]))`, fleet),
 			alert:  "MachineControllerFleetJoinSLO", summary: "Machines join too slowly, or not at all",
-			description: "{{ $value | humanizePercentage }} of new machines did not become healthy Nodes within the time of the objective, and the error budget is used up too fast.",
+			description: "{{ $value | humanizePercentage }} of new machines did not become healthy Nodes within the time of the objective, " +
+				"and the error budget is used up too fast.",
 		},
 		{
 			name: "deletion", ratio: "0.99", good: within("delete", 1800), events: ended("delete"),
 			alert: "MachineControllerFleetDeletionSLO", summary: "Machines are deleted too slowly",
-			description: "{{ $value | humanizePercentage }} of deletions took longer than the time of the objective, and the error budget is used up too fast.",
+			description: "{{ $value | humanizePercentage }} of deletions took longer than the time of the objective, " +
+				"and the error budget is used up too fast.",
 		},
 		{
 			name: "ownership", ratio: "0.999", bad: "(" + unserved("rate", "$w") + fmt.Sprintf(") / max by (job, namespace) (mcf_slots{%s})", fleet),
@@ -59,7 +61,8 @@ func all() []objective {
 // unserved is a function of the slot-seconds without a live holder, of which each replica sees all,
 // and of those that replicas held without reconciling.
 func unserved(function, window string) string {
-	return fmt.Sprintf("max by (job, namespace) (%s(mcf_unowned_slot_seconds_total{%s}[%s])) + sum by (job, namespace) (%[1]s(mcf_unopened_slot_seconds_total{%[2]s}[%[3]s]))",
+	return fmt.Sprintf("max by (job, namespace) (%s(mcf_unowned_slot_seconds_total{%s}[%s])) + sum by (job, "+
+		"namespace) (%[1]s(mcf_unopened_slot_seconds_total{%[2]s}[%[3]s]))",
 		function, fleet, window)
 }
 
@@ -71,7 +74,8 @@ func ended(step string) string {
 // within is the number of those that did so within a bound in seconds. It is one of the
 // histogram's, and ends in .0 where OpenMetrics is scraped.
 func within(step string, seconds int) string {
-	return fmt.Sprintf(`sum by (job, namespace) (increase(mcf_machine_step_seconds_bucket{%s,step="%s",le=~"%d([.]0)?"}[$w]))`, fleet, step, seconds)
+	return fmt.Sprintf(`sum by (job, namespace) (increase(mcf_machine_step_seconds_bucket{%s,step="%s",le=~"%d([.]0)?"}[$w]))`,
+		fleet, step, seconds)
 }
 
 // burn is a condition of an alert: in both windows the budget is used so many times faster than
@@ -110,7 +114,8 @@ func objectives() string {
 	}
 	for _, step := range []string{"join", "delete"} {
 		record("job:mcf_machine_"+step+"_seconds:p99_1d", "",
-			fmt.Sprintf(`histogram_quantile(0.99, sum by (job, namespace, le) (increase(mcf_machine_step_seconds_bucket{%s,step="%s"}[1d])))`, fleet, step))
+			fmt.Sprintf(`histogram_quantile(0.99, sum by (job, namespace, le) (increase(mcf_machine_step_seconds_bucket{%s,step="%s"}[1d])))`,
+				fleet, step))
 	}
 	record("job:mcf_unserved_slot_seconds:increase1d", "", unserved("increase", "1d"))
 	for _, o := range all() {
@@ -124,7 +129,8 @@ func objectives() string {
 			}
 			events := fmt.Sprintf(`job:mcf_slo_events:increase%s{%s,slo="%s"}`, window, fleet, o.name)
 			record("job:mcf_slo_events:increase"+window, o.name, in(o.events))
-			record("job:mcf_slo_errors:ratio"+window, o.name, fmt.Sprintf("(%s - on (job, namespace) %s) / on (job, namespace) clamp_min(%s, %d)", events, in(o.good), events, fewest))
+			record("job:mcf_slo_errors:ratio"+window, o.name,
+				fmt.Sprintf("(%s - on (job, namespace) %s) / on (job, namespace) clamp_min(%s, %d)", events, in(o.good), events, fewest))
 		}
 	}
 	for _, o := range all() {

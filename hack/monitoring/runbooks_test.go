@@ -34,7 +34,9 @@ func TestRunbooksShowConditionsOfAllKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			reported := []any{map[string]any{"type": "Other"}, map[string]any{"type": condition.FindStringSubmatch(command[2])[1], "status": "True", "reason": "Why", "message": "m"}}
+			reported := []any{map[string]any{"type": "Other"}, map[string]any{
+				"type": condition.FindStringSubmatch(command[2])[1], "status": "True", "reason": "Why", "message": "m",
+			}}
 			object := func(name string, status map[string]any) any {
 				return map[string]any{"metadata": map[string]any{"namespace": "n", "name": name}, "status": status}
 			}

@@ -103,14 +103,19 @@ type readBody struct {
 func rejection(of *http.Response) *http.Response {
 	const status = http.StatusBadGateway
 	raw, _ := json.Marshal(metav1.Status{ // all of it can be encoded
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: status, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: fmt.Sprintf("the answer with status %d and content type %q is no object of Kubernetes: a proxy has answered in the place of the API server, "+
-			"or the API server does not serve the resource", of.StatusCode, of.Header.Get("Content-Type")),
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Code:     status,
+		Reason:   metav1.StatusReasonServiceUnavailable,
+		Message: fmt.Sprintf(
+			"the answer with status %d and content type %q is no object of Kubernetes: a proxy has answered in the place of the API server, "+
+				"or the API server does not serve the resource", of.StatusCode, of.Header.Get("Content-Type"),
+		),
 	})
 	answer := &http.Response{
-		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Proto: of.Proto, ProtoMajor: of.ProtoMajor, ProtoMinor: of.ProtoMinor,
-		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, ContentLength: int64(len(raw)), Body: io.NopCloser(bytes.NewReader(raw)),
-		Request: of.Request, TLS: of.TLS,
+		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status, Proto: of.Proto, ProtoMajor: of.ProtoMajor,
+		ProtoMinor: of.ProtoMinor, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, ContentLength: int64(len(raw)),
+		Body: io.NopCloser(bytes.NewReader(raw)), Request: of.Request, TLS: of.TLS,
 	}
 	if after := of.Header.Get("Retry-After"); after != "" {
 		answer.Header.Set("Retry-After", after)

@@ -68,7 +68,8 @@ func requests(t *testing.T, through http.RoundTripper) map[string]error {
 	nodes, ctx := core.CoreV1().Nodes(), t.Context()
 	errs := map[string]error{
 		"delete": nodes.Delete(ctx, "n", metav1.DeleteOptions{}),
-		"evict":  core.PolicyV1().Evictions("default").Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}),
+		"evict": core.PolicyV1().Evictions("default").
+			Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}}),
 	}
 	_, errs["get"] = nodes.Get(ctx, "n", metav1.GetOptions{})
 	_, errs["list"] = core.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
@@ -85,7 +86,8 @@ func requests(t *testing.T, through http.RoundTripper) map[string]error {
 func proofs() map[string]func(error) bool {
 	return map[string]func(error) bool{
 		"NotFound": apierrors.IsNotFound, "Gone": apierrors.IsGone, "Conflict": apierrors.IsConflict, "AlreadyExists": apierrors.IsAlreadyExists,
-		"Forbidden": apierrors.IsForbidden, "Unauthorized": apierrors.IsUnauthorized, "Invalid": apierrors.IsInvalid, "BadRequest": apierrors.IsBadRequest,
+		"Forbidden": apierrors.IsForbidden, "Unauthorized": apierrors.IsUnauthorized, "Invalid": apierrors.IsInvalid,
+		"BadRequest":      apierrors.IsBadRequest,
 		"TooManyRequests": apierrors.IsTooManyRequests, "ResourceExpired": apierrors.IsResourceExpired,
 	}
 }
@@ -158,7 +160,9 @@ func TestAnswersOfAPIServersArrive(t *testing.T) {
 				}
 			}
 			get := func(ctx context.Context, body string) (*corev1.Node, error) {
-				core, err := kubernetes.NewForConfig(apianswers.Check(&rest.Config{Host: "http://s", Transport: given{status: 200, contentType: contentType, body: body}}))
+				core, err := kubernetes.NewForConfig(apianswers.Check(&rest.Config{
+					Host: "http://s", Transport: given{status: 200, contentType: contentType, body: body},
+				}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,7 +174,8 @@ func TestAnswersOfAPIServersArrive(t *testing.T) {
 		})
 	}
 	for name, body := range map[string]string{
-		"indented":       "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\", \"status\": \"Failure\", \"reason\": \"NotFound\", \"code\": 404}",
+		"indented": "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\", \"status\": \"Failure\", \"reason\": \"NotFound\", " +
+			"\"code\": 404}",
 		"sorted":         `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404}`,
 		"without fields": `{"kind":"Status","status":"Failure","reason":"NotFound","code":404}`,
 	} {
@@ -184,7 +189,9 @@ func TestAnswersOfAPIServersArrive(t *testing.T) {
 // both encodings.
 func TestCustomResourcesAndMetadataArrive(t *testing.T) {
 	custom := func(kind string, more map[string]any) string {
-		fields := map[string]any{"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "m", "resourceVersion": "1"}}
+		fields := map[string]any{
+			"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "m", "resourceVersion": "1"},
+		}
 		maps.Copy(fields, more)
 		var obj runtime.Object = &unstructured.Unstructured{Object: fields}
 		if more != nil {
@@ -232,7 +239,9 @@ func TestWatches(t *testing.T) {
 	}
 	silent, _ := io.Pipe()
 	if err := watch(roundTripper(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json;stream=watch"}}, Body: silent, Request: r}, nil
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json;stream=watch"}}, Body: silent, Request: r,
+		}, nil
 	})); err != nil {
 		t.Errorf("a watch without an event: %v", err)
 	}
@@ -265,7 +274,8 @@ func TestRejection(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	if answer.StatusCode != http.StatusBadGateway || answer.Header.Get("Retry-After") != "7" || !strings.Contains(text, "429") || !strings.Contains(text, "text/html") || strings.Contains(text, "secret") {
+	if answer.StatusCode != http.StatusBadGateway || answer.Header.Get("Retry-After") != "7" || !strings.Contains(text, "429") ||
+		!strings.Contains(text, "text/html") || strings.Contains(text, "secret") {
 		t.Errorf("got %d %v %s", answer.StatusCode, answer.Header, text)
 	}
 }
@@ -279,7 +289,9 @@ func (brokenBody) Close() error { return nil }
 func TestBrokenBody(t *testing.T) {
 	broken := brokenBody{io.MultiReader(strings.NewReader(`{"ki`), failing{})}
 	err := requests(t, roundTripper(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"application/json"}}, Body: broken, Request: r}, nil
+		return &http.Response{
+			StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"application/json"}}, Body: broken, Request: r,
+		}, nil
 	}))["get"]
 	if err == nil || !strings.Contains(err.Error(), io.ErrClosedPipe.Error()) {
 		t.Errorf("got %v, want the error of the connection", err)

@@ -155,7 +155,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
 		if ahead, isSet := t.clock.answered(sent, t.clock.WithTickerAndDelayedExecution.Now(), date); isSet {
-			klog.FromContext(r.Context()).Info("Clock of the API server differs from that of this process, and is used now", "server", t.clock.server, "serverAhead", ahead.String())
+			klog.FromContext(r.Context()).Info("Clock of the API server differs from that of this process, and is used now",
+				"server", t.clock.server, "serverAhead", ahead.String())
 		}
 	}
 	return answer, nil

@@ -161,7 +161,8 @@ func TestListsThatAreNoEvidence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = health.Wrap(answers(func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") })).RoundTrip(r) //nolint:bodyclose // there is none
+		//nolint:bodyclose // there is none
+		_, _ = health.Wrap(answers(func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") })).RoundTrip(r)
 	}
 	fail(t.Context(), "nodes")
 	for range 20 {

@@ -52,7 +52,8 @@ func createsClients(f goFile) bool { return f.inside("cmd") || f.inside("interna
 // Fence.
 func clientsAreFenced(files []goFile) (findings []string) {
 	for _, f := range files {
-		if createsClients(f) || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() || f.path == "membership/leases/store.go" {
+		if createsClients(f) || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() ||
+			f.path == "membership/leases/store.go" {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -61,7 +62,8 @@ func clientsAreFenced(files []goFile) (findings []string) {
 				return true
 			}
 			if function, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(clientConstructors, function.Sel.Name) {
-				findings = append(findings, fmt.Sprintf("%s calls %s: use a client that internal/replica has created, with the Fence below it", f.at(call), function.Sel.Name))
+				findings = append(findings,
+					fmt.Sprintf("%s calls %s: use a client that internal/replica has created, with the Fence below it", f.at(call), function.Sel.Name))
 			}
 			return true
 		})

@@ -27,7 +27,8 @@ func configsAreValidated(files []goFile) (findings []string) {
 	}
 	for _, m := range constructors {
 		if !validated[m.file.folder()+" "+m.config] {
-			findings = append(findings, fmt.Sprintf("%s gets a %s without Validate; add it, with internal/required", m.file.at(m.function), m.config))
+			findings = append(findings,
+				fmt.Sprintf("%s gets a %s without Validate; add it, with internal/required", m.file.at(m.function), m.config))
 		} else if !isPure(m.file.folder()) && !callsValidate(m.function) { // what is pure gets valid values
 			findings = append(findings, fmt.Sprintf("%s does not call Validate of its %s", m.file.at(m.function), m.config))
 		}

@@ -11,7 +11,8 @@ import (
 // between a controller and a cloud passes requests on.
 func deletionsHaveReceipts(files []goFile) (findings []string) {
 	for _, f := range files {
-		if !f.inside("controllers") && !f.inside("cmd") && !f.inside("internal/replica") && !f.inside("shard") || f.inside("shard/fence") || f.isTest() {
+		if !f.inside("controllers") && !f.inside("cmd") && !f.inside("internal/replica") && !f.inside("shard") || f.inside("shard/fence") ||
+			f.isTest() {
 			continue
 		}
 		recorded := map[ast.Node]bool{}

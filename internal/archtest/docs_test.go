@@ -78,7 +78,9 @@ func TestCodeNamesPagesThatExist(t *testing.T) {
 // those of its folder.
 func TestEveryPageIsInTheIndex(t *testing.T) {
 	const index = "docs/README.md"
-	lists := map[string]string{"docs/adr": "docs/adr/README.md", "docs/architecture": "docs/architecture.md", "docs/runbooks": "docs/runbooks/README.md"}
+	lists := map[string]string{
+		"docs/adr": "docs/adr/README.md", "docs/architecture": "docs/architecture.md", "docs/runbooks": "docs/runbooks/README.md",
+	}
 	linked := func(name string) map[string]int {
 		pages := map[string]int{}
 		for _, match := range markdownLink.FindAllStringSubmatch(string(read(t, name)), -1) {

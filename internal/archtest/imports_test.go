@@ -58,7 +58,8 @@ func importsPointOneWay(files []goFile) (findings []string) {
 			return "shard/fence must not import the session that decides what it permits"
 		case f.inside("membership") && within(imported, "./shard"):
 			return "membership must not import slots"
-		case f.inside("internal") && !f.inside("internal/machinesim") && !f.inside("internal/replica") && (controllers || within(imported, "./shard") || within(imported, "./membership")):
+		case f.inside("internal") && !f.inside("internal/machinesim") && !f.inside("internal/replica") &&
+			(controllers || within(imported, "./shard") || within(imported, "./membership")):
 			return "internal packages are the base of controllers and sharding"
 		}
 		return ""
@@ -72,7 +73,8 @@ func binariesAreLeaves(files []goFile) (findings []string) {
 		if imported == "./internal/replica" && !f.inside("cmd") {
 			return "internal/replica is wiring, which only the binary imports"
 		}
-		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./e2e/lab/cmd/") || strings.HasPrefix(imported, "./e2e/simulated/cmd/") {
+		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./e2e/lab/cmd/") ||
+			strings.HasPrefix(imported, "./e2e/simulated/cmd/") {
 			if !within("./"+f.folder(), imported) {
 				return "cmd is wiring, and no package may import it"
 			}
@@ -88,7 +90,8 @@ var contractOfDrivers = []string{"driver", "driver/plugin", "driver/plugin/v1"}
 // nor a test may be a part of the product.
 func productLinksNoCloud(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
-		product := !f.isTest() && !f.inside("e2e") && !f.inside("cmd/driver-conformance") && (!f.inside("driver") || slices.Contains(contractOfDrivers, f.folder()))
+		product := !f.isTest() && !f.inside("e2e") && !f.inside("cmd/driver-conformance") &&
+			(!f.inside("driver") || slices.Contains(contractOfDrivers, f.folder()))
 		if product && within(imported, "./driver") && !slices.Contains(contractOfDrivers, strings.TrimPrefix(imported, "./")) {
 			return "the product links no cloud; it calls drivers by driver/plugin"
 		}

@@ -80,12 +80,14 @@ func TestKeysPage(t *testing.T) {
 func TestKeysAreOnThePage(t *testing.T) {
 	page := string(read(t, keysPage))
 	walk(t, func(name string) {
-		if strings.HasSuffix(name, "_test.go") || !slices.ContainsFunc([]string{".go", ".md", ".yaml", ".tpl", ".txt", ".sh"}, func(end string) bool { return strings.HasSuffix(name, end) }) {
+		if strings.HasSuffix(name, "_test.go") || !slices.ContainsFunc([]string{".go", ".md", ".yaml", ".tpl", ".txt", ".sh"},
+			func(end string) bool { return strings.HasSuffix(name, end) }) {
 			return
 		}
 		for _, found := range ourKeys.FindAllString(string(read(t, name)), -1) {
 			if !strings.Contains(page, "`"+found+"`") && !slices.Contains(notOurs, found) {
-				t.Errorf("%s names %s: expected a constant in apis/ whose comment ends with On, By, Value and See (make generate), or correct the name", name, found)
+				t.Errorf("%s names %s: expected a constant in apis/ whose comment ends with On, By, Value and See (make generate), or correct the name",
+					name, found)
 			}
 		}
 	})
@@ -119,7 +121,8 @@ func withFacts(t *testing.T, f goFile, at ast.Node, doc *ast.CommentGroup, k key
 	paragraphs := strings.Split(strings.TrimSpace(doc.Text()), "\n\n")
 	found := facts.FindStringSubmatch(strings.Join(strings.Fields(paragraphs[len(paragraphs)-1]), " "))
 	if found == nil {
-		t.Errorf("%s: %s: expected a comment whose last paragraph is \"On: <objects>. By: <writers>. Value: <format>. See: <page in docs/>.\"", f.at(at), k.name)
+		t.Errorf("%s: %s: expected a comment whose last paragraph is \"On: <objects>. By: <writers>. Value: <format>. See: <page in docs/>.\"",
+			f.at(at), k.name)
 		return k
 	}
 	k.on, k.by, k.format, k.page = found[1], found[2], found[3], found[4]
@@ -250,7 +253,8 @@ of the daemon's annotations is a setting (` + "`--machine-config-annotation-pref
 			}
 		}
 	}
-	out.WriteString("\n## Conditions\n\nThe fleet writes all of them. Their reasons are in [the types](https://pkg.go.dev/" + module + "/apis/machine/v1alpha1).\n\n| type | on | meaning |\n|---|---|---|\n")
+	out.WriteString("\n## Conditions\n\nThe fleet writes all of them. Their reasons are in [the types](https://pkg.go.dev/" + module +
+		"/apis/machine/v1alpha1).\n\n| type | on | meaning |\n|---|---|---|\n")
 	for _, k := range conditions {
 		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", k.value, k.on, named(k.meaning))
 	}

@@ -114,7 +114,8 @@ func listPackages(t *testing.T) (own []listed, all exports) {
 			t.Fatal(err)
 		}
 		all[p.ImportPath] = p.Export
-		if folder := strings.TrimPrefix(inRepository(p.ImportPath), "./"); folder != p.ImportPath && isOfBinary(goFile{path: folder + "/x.go"}) && slices.ContainsFunc(p.Imports, isLogger) {
+		if folder := strings.TrimPrefix(inRepository(p.ImportPath), "./"); folder != p.ImportPath && isOfBinary(goFile{path: folder + "/x.go"}) &&
+			slices.ContainsFunc(p.Imports, isLogger) {
 			own = append(own, p)
 		}
 	}

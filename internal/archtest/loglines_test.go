@@ -24,7 +24,8 @@ const (
 func keyFunctions() map[string][]string {
 	return map[string][]string{
 		"keysAndValues": {"kind", "machine", "node", "id", "providerID", "uid", "machineUID", "rule", "evidence", "outcome"}, // internal/deletion
-		"keysOf":        {"kind", "id", "machine", "machineUID"},                                                             // controllers/orphans
+		// controllers/orphans
+		"keysOf": {"kind", "id", "machine", "machineUID"},
 	}
 }
 
@@ -65,7 +66,10 @@ func compareTable(t *testing.T, head, tail, table string) {
 
 // isOfBinary reports whether a file can be part of machine-controller-fleet.
 func isOfBinary(f goFile) bool {
-	others := []string{"e2e", "hack/tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/verification/simulation", "shard/verification/model"}
+	others := []string{
+		"e2e", "hack/tools", "client", "internal/testkit", "internal/archtest", "driver/drivertest", "shard/verification/simulation",
+		"shard/verification/model",
+	}
 	return !slices.ContainsFunc(others, f.inside)
 }
 

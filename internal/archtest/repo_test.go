@@ -109,7 +109,8 @@ func packageComments() map[string]string {
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(name)), nil, parser.PackageClauseOnly|parser.ParseComments)
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, filepath.FromSlash(name)), nil,
+			parser.PackageClauseOnly|parser.ParseComments)
 		if err != nil {
 			panic(err)
 		}

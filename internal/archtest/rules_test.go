@@ -73,7 +73,10 @@ func rules() []rule {
 		}},
 		{"configurations are validated", configsAreValidated, []snippet{
 			{"controllers/machine/a.go", "package machine\ntype Config struct{}\nfunc New(c Config) error { return nil }\n"},
-			{"controllers/machine/a.go", "package machine\ntype Config struct{}\nfunc (c Config) Validate() error { return nil }\nfunc New(c Config) error { return nil }\n"},
+			{
+				"controllers/machine/a.go",
+				"package machine\ntype Config struct{}\nfunc (c Config) Validate() error { return nil }\nfunc New(c Config) error { return nil }\n",
+			},
 		}},
 		{"pure packages import little", pureImports, []snippet{
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "os")},
@@ -93,7 +96,9 @@ func rules() []rule {
 			{"internal/target/a.go", "package target\nfunc f(o op) bool { return strings.HasPrefix(o.Description, \"Creating\") }\n"},
 		}},
 		{"Events are emitted in one way", eventsReportedInOneWay, []snippet{
-			{"controllers/machine/a.go", "package machine\nfunc f() { recorder.Eventf(m, nil, \"Warning\", \"Reason\", \"Reconcile\", \"text\") }\n"},
+			{
+				"controllers/machine/a.go", "package machine\nfunc f() { recorder.Eventf(m, nil, \"Warning\", \"Reason\", \"Reconcile\", \"text\") }\n",
+			},
 		}},
 		{"deletions have receipts", deletionsHaveReceipts, []snippet{
 			{"controllers/machine/a.go", "package machine\nfunc f() { c.Machines(ns).Delete(ctx, name, o) }\n"},

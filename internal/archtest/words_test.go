@@ -127,7 +127,8 @@ func goldenFilesHaveOneFlag(files []goFile) (findings []string) {
 				return true
 			}
 			name, _ := literal(call.Args[0], nil)
-			if function, ok := call.Fun.(*ast.SelectorExpr); ok && function.Sel.Name == "Bool" && slices.Contains([]string{"update", "rewrite", "golden", "write"}, name) {
+			if function, ok := call.Fun.(*ast.SelectorExpr); ok && function.Sel.Name == "Bool" &&
+				slices.Contains([]string{"update", "rewrite", "golden", "write"}, name) {
 				findings = append(findings, f.at(call)+" declares a flag for golden files: use internal/testkit/golden")
 			}
 			return true
@@ -185,7 +186,8 @@ func functionsAreShort(files []goFile) (findings []string) {
 			}
 			lines := f.fset.Position(function.End()).Line - f.fset.Position(function.Pos()).Line + 1
 			if lines > maxFunctionLines {
-				findings = append(findings, fmt.Sprintf("%s: %s has %d lines, more than %d", f.at(function), function.Name.Name, lines, maxFunctionLines))
+				findings = append(findings,
+					fmt.Sprintf("%s: %s has %d lines, more than %d", f.at(function), function.Name.Name, lines, maxFunctionLines))
 			}
 		}
 	}

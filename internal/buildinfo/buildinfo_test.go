@@ -22,12 +22,22 @@ func TestDescribe(t *testing.T) {
 		recorded *debug.BuildInfo
 		want     Info
 	}{
-		"nothing is recorded":           {Info{Go: "go1"}, nil, Info{Unknown, Unknown, Unknown, "go1"}},
-		"built without its checkout":    {Info{Go: "go1"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, Info{Unknown, Unknown, Unknown, "go1"}},
-		"installed as a module":         {Info{Go: "go1"}, &debug.BuildInfo{Main: debug.Module{Version: "v0.9.0"}}, Info{"v0.9.0", Unknown, Unknown, "go1"}},
-		"a clean checkout":              {Info{Go: "go1"}, checkout("v0.0.0-1-abc", "false"), Info{"v0.0.0-1-abc", "abc", "2026-01-02T03:04:05Z", "go1"}},
-		"a checkout with changes":       {Info{Go: "go1"}, checkout("v0.0.0-1-abc+dirty", "true"), Info{"v0.0.0-1-abc+dirty", "abc-dirty", "2026-01-02T03:04:05Z", "go1"}},
-		"only the version is linked":    {Info{Version: "v1.2.3", Go: "go1"}, checkout("(devel)", "false"), Info{"v1.2.3", "abc", "2026-01-02T03:04:05Z", "go1"}},
+		"nothing is recorded": {Info{Go: "go1"}, nil, Info{Unknown, Unknown, Unknown, "go1"}},
+		"built without its checkout": {
+			Info{Go: "go1"}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, Info{Unknown, Unknown, Unknown, "go1"},
+		},
+		"installed as a module": {
+			Info{Go: "go1"}, &debug.BuildInfo{Main: debug.Module{Version: "v0.9.0"}}, Info{"v0.9.0", Unknown, Unknown, "go1"},
+		},
+		"a clean checkout": {
+			Info{Go: "go1"}, checkout("v0.0.0-1-abc", "false"), Info{"v0.0.0-1-abc", "abc", "2026-01-02T03:04:05Z", "go1"},
+		},
+		"a checkout with changes": {
+			Info{Go: "go1"}, checkout("v0.0.0-1-abc+dirty", "true"), Info{"v0.0.0-1-abc+dirty", "abc-dirty", "2026-01-02T03:04:05Z", "go1"},
+		},
+		"only the version is linked": {
+			Info{Version: "v1.2.3", Go: "go1"}, checkout("(devel)", "false"), Info{"v1.2.3", "abc", "2026-01-02T03:04:05Z", "go1"},
+		},
 		"the linker has precedence":     {linked, checkout("v0.0.0-1-abc", "true"), linked},
 		"the linker without a checkout": {linked, nil, linked},
 	} {

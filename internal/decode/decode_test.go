@@ -43,11 +43,17 @@ func TestItemsThatDecodeAreListedNextToOthers(t *testing.T) {
 		decoded, undecodable   []string
 		failsAsAWhole, noItems bool
 	}{
-		"all decode":                 {items: []string{machine("a", good), machine("b", good)}, decoded: []string{"a", "b"}},
-		"one does not":               {items: []string{machine("a", good), machine("b", bad), machine("c", good)}, decoded: []string{"a", "c"}, undecodable: []string{"b"}},
-		"none does":                  {items: []string{machine("a", bad), machine("b", bad)}, undecodable: []string{"a", "b"}},
-		"items without kind":         {items: []string{strings.Replace(machine("a", good), `"kind":"Machine",`, "", 1), strings.Replace(machine("b", bad), `"kind":"Machine",`, "", 1)}, decoded: []string{"a"}, undecodable: []string{"b"}},
-		"metadata that does not":     {items: []string{machine("a", good), strings.Replace(machine("b", good), `"labels":{`, `"labels":[{`, 1)}, failsAsAWhole: true},
+		"all decode": {items: []string{machine("a", good), machine("b", good)}, decoded: []string{"a", "b"}},
+		"one does not": {
+			items: []string{machine("a", good), machine("b", bad), machine("c", good)}, decoded: []string{"a", "c"}, undecodable: []string{"b"},
+		},
+		"none does": {items: []string{machine("a", bad), machine("b", bad)}, undecodable: []string{"a", "b"}},
+		"items without kind": {items: []string{
+			strings.Replace(machine("a", good), `"kind":"Machine",`, "", 1), strings.Replace(machine("b", bad), `"kind":"Machine",`, "", 1),
+		}, decoded: []string{"a"}, undecodable: []string{"b"}},
+		"metadata that does not": {
+			items: []string{machine("a", good), strings.Replace(machine("b", good), `"labels":{`, `"labels":[{`, 1)}, failsAsAWhole: true,
+		},
 		"an item without a name":     {items: []string{machine("a", good), machine("", bad)}, failsAsAWhole: true},
 		"an item that is no object":  {items: []string{machine("a", good), `7`}, failsAsAWhole: true},
 		"an item that is cut short":  {items: []string{machine("a", good), `{"kind":`}, failsAsAWhole: true},
@@ -147,7 +153,9 @@ func TestExplainNamesUndecodableFields(t *testing.T) {
 			"Machine", `{"spec":{"nodeTemplate":{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":7}]}}}}`,
 			`spec.nodeTemplate.spec.taints[1].key: json: cannot unmarshal number`,
 		},
-		"a quantity":                  {"MachineClass", `{"nodeTemplate":{"capacity":{"cpu":"many","memory":"1Gi"}}}`, `nodeTemplate.capacity.cpu: quantities must match`},
+		"a quantity": {
+			"MachineClass", `{"nodeTemplate":{"capacity":{"cpu":"many","memory":"1Gi"}}}`, `nodeTemplate.capacity.cpu: quantities must match`,
+		},
 		"a list instead of an object": {"Machine", `{"spec":[]}`, `spec: json: cannot unmarshal array`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +171,8 @@ func TestExplainNamesUndecodableFields(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		machines(), machines(machine("a", good)), machines(machine("a", good), machine("b", bad)), machine("a", bad), machine("a", good),
-		machines(`{}`), machines(`null`), `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"List"}`, `[]`, `{"kind":"Status","apiVersion":"v1"}`,
+		machines(`{}`), machines(`null`), `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"List"}`, `[]`,
+		`{"kind":"Status","apiVersion":"v1"}`,
 	} {
 		f.Add(seed)
 	}
@@ -176,7 +185,8 @@ func FuzzDecode(f *testing.F) {
 				Kind  string            `json:"kind"`
 				Items []json.RawMessage `json:"items"`
 			}
-			if err := json.Unmarshal([]byte(text), &has); err != nil || has.Kind == "MachineList" && len(has.Items) != len(list.Items)+len(failures) {
+			if err := json.Unmarshal([]byte(text), &has); err != nil ||
+				has.Kind == "MachineList" && len(has.Items) != len(list.Items)+len(failures) {
 				t.Errorf("%d items (%v): decoded %d, and %d failures", len(has.Items), err, len(list.Items), len(failures))
 			}
 		}

@@ -41,7 +41,8 @@ func (m *Metadata) Each(ctx context.Context, resource, namespace, selector strin
 
 // EachObject calls visit with the metadata of each object that a list has.
 func EachObject(
-	ctx context.Context, what string, options metav1.ListOptions, list ListPage[*metav1.PartialObjectMetadataList], visit func(*metav1.PartialObjectMetadata),
+	ctx context.Context, what string, options metav1.ListOptions, list ListPage[*metav1.PartialObjectMetadataList],
+	visit func(*metav1.PartialObjectMetadata),
 ) error {
 	return UntilPage(ctx, what, options, list, func(page *metav1.PartialObjectMetadataList, _ []*Failure) bool {
 		for i := range page.Items {

@@ -53,9 +53,11 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 		mostRequests int
 		mostRead     int // in addition to what the objects have
 	}{
-		"many small ones":               {slices.Repeat([]int{100}, 1200), 3, 0},
-		"large ones":                    {slices.Repeat([]int{large}, 12), 20, 4 * decode.PageBytes},
-		"large ones after small ones":   {slices.Concat(slices.Repeat([]int{100}, 600), slices.Repeat([]int{large}, 12)), 20, 8 * decode.PageBytes},
+		"many small ones": {slices.Repeat([]int{100}, 1200), 3, 0},
+		"large ones":      {slices.Repeat([]int{large}, 12), 20, 4 * decode.PageBytes},
+		"large ones after small ones": {
+			slices.Concat(slices.Repeat([]int{100}, 600), slices.Repeat([]int{large}, 12)), 20, 8 * decode.PageBytes,
+		},
 		"small ones after a large one":  {slices.Concat([]int{2 * decode.PageBytes}, slices.Repeat([]int{100}, 1200)), 12, 4 * decode.PageBytes},
 		"one that is larger than pages": {[]int{3 * decode.PageBytes}, 5, 4 * decode.PageBytes},
 		"none":                          {nil, 1, 1000},

@@ -63,7 +63,8 @@ func grantOf(limit int, keys []string) Grant {
 
 // Exhausted returns a clause for people about the deletions that are refused.
 func (g Grant) Exhausted() string {
-	return fmt.Sprintf("the deletion budget of the Namespace is exhausted: within an hour at most %d unhealthy machines are replaced and orphans deleted (annotation %s, else --safety-max-deletions-per-hour)",
+	return fmt.Sprintf("the deletion budget of the Namespace is exhausted: within an hour at most %d unhealthy machines are replaced and "+
+		"orphans deleted (annotation %s, else --safety-max-deletions-per-hour)",
 		g.Limit, v1alpha1.AnnotationMaxDeletions)
 }
 
@@ -80,7 +81,8 @@ func (b *Budget) limit(namespace string) (limit int, ignored string) {
 	}
 	limit, err := receipt.ParseLimit(text)
 	if err != nil {
-		return b.Default, fmt.Sprintf("The annotation %s of the Namespace is ignored, and --safety-max-deletions-per-hour=%d applies: %v", v1alpha1.AnnotationMaxDeletions, b.Default, err)
+		return b.Default, fmt.Sprintf("The annotation %s of the Namespace is ignored, and --safety-max-deletions-per-hour=%d applies: %v",
+			v1alpha1.AnnotationMaxDeletions, b.Default, err)
 	}
 	return limit, ""
 }

@@ -91,7 +91,8 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%s: %d, %q; want %d", namespace, limit, ignored, want)
 		}
 	}
-	if text := b.Ignored("bad"); !strings.Contains(text, "max-deletions-per-hour of the Namespace is ignored, and --safety-max-deletions-per-hour=3 applies: expected a number from 0 to 500") {
+	if text := b.Ignored("bad"); !strings.Contains(text,
+		"max-deletions-per-hour of the Namespace is ignored, and --safety-max-deletions-per-hour=3 applies: expected a number from 0 to 500") {
 		t.Errorf("%q", text)
 	}
 }
@@ -134,7 +135,8 @@ func TestReserveIsSharedByReplicas(t *testing.T) {
 	c.want(c.replica(2), "d", "", time.Second)
 	c.clock.Step(time.Second)
 	c.want(c.replica(2), "d e", "d e", 0)
-	if text := c.Get("leases", "n", v1alpha1.LeaseDeletions).GetAnnotations()[v1alpha1.AnnotationDeletions]; text != `{"d":1767327845,"e":1767327845}` {
+	if text := c.Get("leases", "n", v1alpha1.LeaseDeletions).
+		GetAnnotations()[v1alpha1.AnnotationDeletions]; text != `{"d":1767327845,"e":1767327845}` {
 		t.Errorf("recorded %s", text)
 	}
 }
@@ -232,12 +234,15 @@ func TestErrorsReserveNothing(t *testing.T) {
 				}
 				if r.Method == http.MethodPut && tc.others {
 					writes++
-					c.Edit("leases", "n", v1alpha1.LeaseDeletions, func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"writes": fmt.Sprint(writes)}) })
+					c.Edit("leases", "n", v1alpha1.LeaseDeletions, func(u *unstructured.Unstructured) {
+						u.SetLabels(map[string]string{"writes": fmt.Sprint(writes)})
+					})
 				}
 				return nil
 			}
 			grant, err := c.replica(1).Reserve(t.Context(), "n", []string{"a"})
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "Lease n/"+v1alpha1.LeaseDeletions) || len(grant.Reserved) > 0 {
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "Lease n/"+v1alpha1.LeaseDeletions) ||
+				len(grant.Reserved) > 0 {
 				t.Errorf("%+v, %v; want the error %q", grant, err, tc.want)
 			}
 			if tc.others && writes != attempts {

@@ -52,13 +52,16 @@ func TestHeld(t *testing.T) {
 		{"Namespaces are not known yet", annotations{unknown: true}, lease(""), "n", true, ""},
 		{"no leader Lease", annotations{}, nil, "n", true, ""},
 		{"no right to read Namespaces", annotations{denied: true}, lease(""), "n", true, missingRight},
-		{"no right any more", annotations{denied: true, value: "x"}, lease("y"), "n", true, key + "Lease fleets/fleet-leader: y; " + missingRight + "; " + key + "Namespace n: x"},
+		{"no right any more", annotations{denied: true, value: "x"}, lease("y"), "n", true, key + "Lease fleets/fleet-leader: y; " +
+			missingRight + "; " + key + "Namespace n: x"},
 		{"the Namespace, with a reason", annotations{value: "etcd is restored"}, nil, "n", true, key + "Namespace n: etcd is restored"},
 		{"the Namespace, without a reason", annotations{value: "true"}, nil, "n", true, key + "Namespace n"},
 		{"another Namespace", annotations{value: "true"}, lease(""), "other", false, ""},
 		{"false", annotations{value: "false"}, lease("false"), "n", false, ""},
 		{"the leader Lease", annotations{}, lease("incident 7"), "other", true, key + "Lease fleets/fleet-leader: incident 7"},
-		{"the leader Lease, before Namespaces are known", annotations{unknown: true}, lease("x"), "n", true, key + "Lease fleets/fleet-leader: x"},
+		{
+			"the leader Lease, before Namespaces are known", annotations{unknown: true}, lease("x"), "n", true, key + "Lease fleets/fleet-leader: x",
+		},
 		{"both", annotations{value: "a"}, lease("b"), "n", true, key + "Lease fleets/fleet-leader: b; " + key + "Namespace n: a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -38,7 +38,12 @@ type Deletion struct {
 func OfMachine(m *v1alpha1.Machine, why receipt.Reason) Deletion {
 	return Deletion{
 		Object: receipt.Object{
-			Kind: receipt.Machine, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ProviderID: m.Spec.ProviderID, Node: m.Labels[v1alpha1.LabelNode],
+			Kind:       receipt.Machine,
+			Namespace:  m.Namespace,
+			Name:       m.Name,
+			UID:        m.UID,
+			ProviderID: m.Spec.ProviderID,
+			Node:       m.Labels[v1alpha1.LabelNode],
 		},
 		Reason: why, About: []runtime.Object{m},
 	}
@@ -105,7 +110,9 @@ func NewRecorder(c clock.PassiveClock, file *File, registry prometheus.Registere
 // Delete calls request, which sends the request that deletes, and records the receipt unless the
 // request certainly had no effect. Events are emitted with the recorder of the controller that
 // deletes. It returns the outcome on the last receipt of the deletion, and the error of request.
-func (r *Recorder) Delete(ctx context.Context, emitted events.EventRecorder, d Deletion, request func(context.Context) error) (receipt.Outcome, error) {
+func (r *Recorder) Delete(
+	ctx context.Context, emitted events.EventRecorder, d Deletion, request func(context.Context) error,
+) (receipt.Outcome, error) {
 	err := request(ctx)
 	outcome := receipt.Accepted
 	switch {

@@ -39,7 +39,9 @@ func deletion() Deletion {
 	return Deletion{
 		Object: receipt.Object{Kind: receipt.Machine, Namespace: "n", Name: "m", UID: "u", Node: "node-m"},
 		Reason: receipt.Because(receipt.ScaledDown, "5 machines for 4 replicas"),
-		About:  []runtime.Object{&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}},
+		About: []runtime.Object{
+			&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}},
+		},
 	}
 }
 
@@ -48,7 +50,8 @@ func owned(t *testing.T) (context.Context, *ktesting.BufferTL) {
 	t.Helper()
 	log := &ktesting.BufferTL{}
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))
-	ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled}))
+	ctx = trace.ContextWithSpanContext(ctx,
+		trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled}))
 	return telemetry.WithOwner(ctx, telemetry.Owner{Replica: "r-0", Session: "r-0_abcde", Slot: 7, Epoch: 12}), log
 }
 
@@ -57,7 +60,8 @@ func TestDeleteAcceptedLeavesReceiptEverywhere(t *testing.T) {
 	var file bytes.Buffer
 	registry, emitted := prometheus.NewRegistry(), events.NewFakeRecorder(10)
 	r := NewRecorder(testclock.NewFakePassiveClock(noon), NewFile(&file), registry)
-	const deletions, errors, possible = "mcf_deletions_total", "mcf_deletion_log_errors_total", 8 + 9 + 10 + 3 + 1 // of Machines, Nodes, VMs, other resources and configurations
+	// Of Machines, Nodes, VMs, other resources and configurations.
+	const deletions, errors, possible = "mcf_deletions_total", "mcf_deletion_log_errors_total", 8 + 9 + 10 + 3 + 1
 	if n, err := testutil.GatherAndCount(registry, deletions); err != nil || n != possible {
 		t.Errorf("%s has %d series before a deletion, %v; want %d", deletions, n, err, possible)
 	}
@@ -82,8 +86,8 @@ func TestDeleteAcceptedLeavesReceiptEverywhere(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"Started deletion", `kind="Machine"`, `machine="n/m"`, `uid="u"`, `node="node-m"`, `rule="ScaledDown"`, `evidence="5 machines for 4 replicas"`,
-		`outcome="Accepted"`, "slot=7", "epoch=12",
+		"Started deletion", `kind="Machine"`, `machine="n/m"`, `uid="u"`, `node="node-m"`, `rule="ScaledDown"`,
+		`evidence="5 machines for 4 replicas"`, `outcome="Accepted"`, "slot=7", "epoch=12",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log has no %s: %s", want, log.String())
@@ -104,7 +108,8 @@ func TestDeleteByLeaderNamesNoSlot(t *testing.T) {
 	if _, err := r.Delete(ctx, &events.FakeRecorder{}, deletion(), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(file.String(), `"leader":true`) || strings.Contains(file.String(), "slot") || strings.Contains(file.String(), "epoch") {
+	if !strings.Contains(file.String(), `"leader":true`) || strings.Contains(file.String(), "slot") ||
+		strings.Contains(file.String(), "epoch") {
 		t.Errorf("deletion log: %s", file.String())
 	}
 }
@@ -254,7 +259,8 @@ func TestRepeatedDeletionHasOneReceiptOfEachOutcome(t *testing.T) {
 func TestTextOfAllNamesSome(t *testing.T) {
 	ctx, _ := owned(t)
 	d := deletion()
-	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: 5 machines for 4 replicas"; got != want {
+	if got, want := TextOfAll(ctx, []Deletion{d}), "Deleted 1 machines, by replica r-0, slot 7, epoch 12, "+
+		"trace 01000000000000000000000000000000: m (Node node-m): ScaledDown: 5 machines for 4 replicas"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	d.Node = ""
@@ -262,7 +268,8 @@ func TestTextOfAllNamesSome(t *testing.T) {
 		t.Errorf("without a Node: got %q", got)
 	}
 	d.Node = "node-m"
-	if got := TextOfAll(ctx, slices.Repeat([]Deletion{d}, 100)); strings.Count(got, "m (Node node-m)") != mostNamed || !strings.HasSuffix(got, "; 95 more") {
+	if got := TextOfAll(ctx, slices.Repeat([]Deletion{d}, 100)); strings.Count(got, "m (Node node-m)") != mostNamed ||
+		!strings.HasSuffix(got, "; 95 more") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -273,7 +280,8 @@ func TestReceiptLeavesOutAnUnknownOwnerTraceAndFile(t *testing.T) {
 	log, emitted := &ktesting.BufferTL{}, events.NewFakeRecorder(10)
 	ctx := klog.NewContext(t.Context(), ktesting.NewLogger(log, ktesting.NewConfig()))
 	r := NewRecorder(testclock.NewFakePassiveClock(noon), nil, nil)
-	if outcome, err := r.Delete(ctx, emitted, deletion(), func(context.Context) error { return nil }); err != nil || outcome != receipt.Accepted {
+	if outcome, err := r.Delete(ctx, emitted, deletion(), func(context.Context) error { return nil }); err != nil ||
+		outcome != receipt.Accepted {
 		t.Errorf("outcome %q, error %v", outcome, err)
 	}
 	if got := <-emitted.Events; !strings.HasSuffix(got, "; by replica ") {

@@ -94,7 +94,8 @@ func TestManyThresholdsOfOneNamespace(t *testing.T) {
 	} {
 		got, _, displaced, counted := s.For(tc.all)
 		if got != tc.want || displaced != tc.displaced || !counted {
-			t.Errorf("%s: not-ready=%d, displaced %t, counted %t; want not-ready=%d, %t", name, got.NotReady, displaced, counted, tc.want.NotReady, tc.displaced)
+			t.Errorf("%s: not-ready=%d, displaced %t, counted %t; want not-ready=%d, %t",
+				name, got.NotReady, displaced, counted, tc.want.NotReady, tc.displaced)
 		}
 	}
 	if got, is, _, counted := s.For([]Thresholds{of(12), flags}); counted || got != of(12) || is.Complete {

@@ -40,7 +40,8 @@ func (t Thresholds) Validate() error {
 		errs = append(errs, fmt.Errorf("the percentage that opens a circuit breaker: expected 1 to 100, got %d", t.Percent))
 	}
 	if t.ClosePercent < 1 || t.ClosePercent > t.Percent {
-		errs = append(errs, fmt.Errorf("the percentage that closes a circuit breaker: expected 1 to the one that opens it (%d), so that it does not open again at once, got %d", t.Percent, t.ClosePercent))
+		errs = append(errs, fmt.Errorf("the percentage that closes a circuit breaker: expected 1 to the one that opens it (%d), "+
+			"so that it does not open again at once, got %d", t.Percent, t.ClosePercent))
 	}
 	if t.CloseAfter < 0 {
 		errs = append(errs, fmt.Errorf("the time after which a circuit breaker closes: expected at least 0, got %v", t.CloseAfter))

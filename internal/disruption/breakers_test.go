@@ -69,7 +69,9 @@ func TestStepReturnsWhenTheFirstBreakerCloses(t *testing.T) {
 }
 
 func TestScopeString(t *testing.T) {
-	want := []string{"the target cluster", "the target cluster t", "zone z of the target cluster t", "zone z of the target cluster t in namespace n"}
+	want := []string{
+		"the target cluster", "the target cluster t", "zone z of the target cluster t", "zone z of the target cluster t in namespace n",
+	}
 	var got []string
 	for _, s := range []Scope{{}, {Target: "t"}, {Target: "t", Zone: "z"}, {Target: "t", Zone: "z", Namespace: "n"}} {
 		got = append(got, s.String())

@@ -36,14 +36,29 @@ func TestDeletionBudget(t *testing.T) {
 		unreserved      int
 	}{
 		{name: "nothing is limited", failed: 2, limit: 10, granted: []types.UID{"u0", "u1"}, deletions: key("u0", "u1")},
-		{name: "all are reserved", failed: 2, limit: 10, limited: true, reserved: key("u0", "u1"), granted: []types.UID{"u0", "u1"}, deletions: key("u0", "u1")},
+		{
+			name: "all are reserved", failed: 2, limit: 10, limited: true, reserved: key("u0", "u1"), granted: []types.UID{"u0", "u1"},
+			deletions: key("u0", "u1"),
+		},
 		{name: "none is reserved", failed: 2, limit: 10, limited: true, unreserved: 2},
-		{name: "the second is reserved", failed: 2, limit: 10, limited: true, reserved: key("u1"), granted: []types.UID{"u1"}, deletions: key("u1"), unreserved: 1},
+		{
+			name: "the second is reserved", failed: 2, limit: 10, limited: true, reserved: key("u1"), granted: []types.UID{"u1"},
+			deletions: key("u1"), unreserved: 1,
+		},
 		{name: "an earlier failure is reserved", failed: 1, limit: 10, limited: true, reserved: []string{"u0@1"}, unreserved: 1},
 		{name: "the disruption budget is smaller", failed: 3, limit: 1, granted: []types.UID{"u0"}, deletions: key("u0")},
-		{name: "what the disruption budget prevents does not wait for a reservation", failed: 3, limit: 2, limited: true, reserved: key("u0"), granted: []types.UID{"u0"}, deletions: key("u0"), unreserved: 1},
-		{name: "machines that never ran need none", failed: 1, neverUp: 2, limit: 10, limited: true, granted: []types.UID{"u1", "u2"}, unreserved: 1},
-		{name: "machines that never ran do not wait for one without a reservation", failed: 1, neverUp: 6, limit: 1, limited: true, granted: []types.UID{"u1"}, unreserved: 1},
+		{
+			name: "what the disruption budget prevents does not wait for a reservation", failed: 3, limit: 2, limited: true, reserved: key("u0"),
+			granted: []types.UID{"u0"}, deletions: key("u0"), unreserved: 1,
+		},
+		{
+			name: "machines that never ran need none", failed: 1, neverUp: 2, limit: 10, limited: true, granted: []types.UID{"u1", "u2"},
+			unreserved: 1,
+		},
+		{
+			name: "machines that never ran do not wait for one without a reservation", failed: 1, neverUp: 6, limit: 1, limited: true,
+			granted: []types.UID{"u1"}, unreserved: 1,
+		},
 		{name: "deletions are held", failed: 2, limit: 10, limited: true, held: true},
 		{name: "an API server is away", failed: 2, limit: 10, limited: true, away: true},
 	} {
@@ -76,7 +91,8 @@ func TestDeletionBudget(t *testing.T) {
 				granted = append(granted, d.UID)
 			}
 			if !slices.Equal(granted, tc.granted) || !slices.Equal(v.Deletions, tc.deletions) || v.Unreserved != tc.unreserved {
-				t.Errorf("granted %q, deletions %q, without a reservation %d; want %q, %q, %d", granted, v.Deletions, v.Unreserved, tc.granted, tc.deletions, tc.unreserved)
+				t.Errorf("granted %q, deletions %q, without a reservation %d; want %q, %q, %d",
+					granted, v.Deletions, v.Unreserved, tc.granted, tc.deletions, tc.unreserved)
 			}
 		})
 	}

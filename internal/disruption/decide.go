@@ -130,7 +130,8 @@ func isHeldBack(w World, m *v1alpha1.Machine) bool {
 	if w.Held && (!hasFailed || machinefacts.HasFailedHealth(m)) {
 		return true
 	}
-	return hasFailed && slices.ContainsFunc(w.Sets, func(s *v1alpha1.MachineSet) bool { return machinefacts.IsFrozen(s) && metav1.IsControlledBy(m, s) })
+	return hasFailed &&
+		slices.ContainsFunc(w.Sets, func(s *v1alpha1.MachineSet) bool { return machinefacts.IsFrozen(s) && metav1.IsControlledBy(m, s) })
 }
 
 // manyTries is how many machines of a root have to fail to come up before they are tried one after

@@ -48,7 +48,8 @@ func ReadDisruptions(root metav1.Object) ([]Disruption, error) {
 	}
 	var disruptions []Disruption
 	if err := json.Unmarshal([]byte(text), &disruptions); err != nil {
-		return nil, fmt.Errorf("annotation %s: expected JSON like [{\"name\":\"m\",\"uid\":\"u\",\"since\":\"2026-01-02T03:04:05Z\"}], got %q: %w; remove the annotation to have it written anew",
+		return nil, fmt.Errorf("annotation %s: expected JSON like [{\"name\":\"m\",\"uid\":\"u\",\"since\":\"2026-01-02T03:04:05Z\"}], got %q: "+
+			"%w; remove the annotation to have it written anew",
 			v1alpha1.AnnotationDisruptions, bounded.Text(text, shown), err)
 	}
 	if len(disruptions) > maxDisruptions {

@@ -17,9 +17,11 @@ import (
 func TestWriteDisruptionsAreReadAgain(t *testing.T) {
 	recorded := []Disruption{{Name: "m", UID: "u", Since: metav1.NewTime(start)}}
 	for name, root := range map[string]metav1.Object{
-		"without annotations":     &v1alpha1.MachineDeployment{},
-		"with that of a user":     &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"team": "a"}}},
-		"that copies annotations": &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"team": "a"}}}},
+		"without annotations": &v1alpha1.MachineDeployment{},
+		"with that of a user": &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"team": "a"}}},
+		"that copies annotations": &unstructured.Unstructured{
+			Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{"team": "a"}}},
+		},
 	} {
 		team := root.GetAnnotations()["team"]
 		for step, want := range [][]Disruption{nil, recorded, recorded[:0]} {

@@ -47,7 +47,9 @@ func TestUndecodableMachinesAreNotMissing(t *testing.T) {
 		change  func(m *v1alpha1.Machine)
 		other   bool // of another set
 		granted int
-	}{"it exists": {func(*v1alpha1.Machine) {}, false, 1}, "it is being deleted": {deleted, false, 0}, "of another set": {func(*v1alpha1.Machine) {}, true, 0}} {
+	}{"it exists": {func(*v1alpha1.Machine) {}, false, 1}, "it is being deleted": {deleted, false, 0}, "of another set": {
+		func(*v1alpha1.Machine) {}, true, 0,
+	}} {
 		set := setOf("s", 2)
 		w := worldOf([]*v1alpha1.MachineSet{set}, ofSet(set, "a", v1alpha1.MachineUnknown))
 		undecodable := ofSet(set, "u", "")
@@ -87,11 +89,13 @@ func TestHeldDeletionsAreCountedForEachSet(t *testing.T) {
 		deleted     bool
 		want        int
 	}{
-		"one set has one too many, another one too few":   {slices.Concat(of(s, "a", "b"), of(another, "a")), nil, false, 1},
-		"one that is being deleted does not wait":         {append(of(s, "a", "b"), deleted...), nil, false, 1},
-		"one that was transferred does not count":         {append(of(s, "a"), transferred...), nil, false, 0},
-		"unhealthy ones among those that are too many":    {append(of(s, "a"), ofSet(s, "b", v1alpha1.MachineUnknown)), nil, false, 1},
-		"machines of a set that is being deleted":         {slices.Concat(of(s, "a"), of(ending, "a", "b"), leaving, []*v1alpha1.Machine{neverRan}), nil, false, 2},
+		"one set has one too many, another one too few": {slices.Concat(of(s, "a", "b"), of(another, "a")), nil, false, 1},
+		"one that is being deleted does not wait":       {append(of(s, "a", "b"), deleted...), nil, false, 1},
+		"one that was transferred does not count":       {append(of(s, "a"), transferred...), nil, false, 0},
+		"unhealthy ones among those that are too many":  {append(of(s, "a"), ofSet(s, "b", v1alpha1.MachineUnknown)), nil, false, 1},
+		"machines of a set that is being deleted": {
+			slices.Concat(of(s, "a"), of(ending, "a", "b"), leaving, []*v1alpha1.Machine{neverRan}), nil, false, 2,
+		},
 		"undecodable ones may have run":                   {of(s, "a"), of(s, "u"), false, 1},
 		"undecodable ones of a set that is being deleted": {of(s, "a"), slices.Concat(of(ending, "u"), leaving), false, 1},
 		"of a root that is deleted all":                   {slices.Concat(of(s, "a"), of(another, "a"), transferred), of(s, "u"), true, 4},
@@ -246,7 +250,8 @@ func TestTheWorstOfSeveralReportsCounts(t *testing.T) {
 // exist any more are left out.
 func TestReportOfEarlierSlots(t *testing.T) {
 	reports := ParseReports(map[string]string{"a": `{"counts":{"/z1":{"0":[1,0]}},"empty":[7]}`}, []string{"", "a"})
-	if got, want := Report("a", Own{1: {}}, reports, `{"counts":{"/z1":{"0":[2,0],"2":[1,0]}}}`), `{"counts":{"/z1":{"0":[2,0]}},"empty":[1]}`; got != want {
+	if got, want := Report("a", Own{1: {}}, reports, `{"counts":{"/z1":{"0":[2,0],"2":[1,0]}}}`),
+		`{"counts":{"/z1":{"0":[2,0]}},"empty":[1]}`; got != want {
 		t.Errorf("reported %s, want %s", got, want)
 	}
 	reports.holders[0] = "a"

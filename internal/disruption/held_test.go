@@ -20,7 +20,8 @@ func TestHeldDeletions(t *testing.T) {
 		phase  v1alpha1.MachinePhase
 		create bool // its last operation is its creation
 	}
-	running, unhealthy, failed := machine{phase: v1alpha1.MachineRunning}, machine{phase: v1alpha1.MachineUnknown}, machine{phase: v1alpha1.MachineFailed}
+	running, unhealthy, failed := machine{phase: v1alpha1.MachineRunning},
+		machine{phase: v1alpha1.MachineUnknown}, machine{phase: v1alpha1.MachineFailed}
 	neverUp := machine{phase: v1alpha1.MachineFailed, create: true}
 	for _, tc := range []struct {
 		name     string
@@ -46,8 +47,9 @@ func TestHeldDeletions(t *testing.T) {
 			set.Spec.Replicas = tc.replicas
 			set.Labels = map[string]string{v1alpha1.LabelFreeze: map[bool]string{true: "True"}[tc.frozen]}
 			w := World{
-				Now: now, Desired: tc.replicas, Sets: []*v1alpha1.MachineSet{set}, Held: tc.held, Deleted: tc.deleted, Breakers: Snapshot{Complete: true},
-				Limits: Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(10), Thresholds: DefaultThresholds()},
+				Now: now, Desired: tc.replicas, Sets: []*v1alpha1.MachineSet{set}, Held: tc.held, Deleted: tc.deleted,
+				Breakers: Snapshot{Complete: true},
+				Limits:   Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(10), Thresholds: DefaultThresholds()},
 			}
 			for i, is := range tc.machines {
 				m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: string(rune('a' + i)), UID: types.UID(rune('a' + i))}}

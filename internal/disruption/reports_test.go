@@ -63,11 +63,22 @@ func TestWhoseReportCounts(t *testing.T) {
 		complete bool
 	}{
 		{name: "no replica has counted", holder: "a", texts: map[string]string{"a": `{"empty":[1]}`}},
-		{name: "the holder has counted", holder: "a", texts: map[string]string{"a": word(4, 1), "b": word(0, 9)}, want: Count{4, 1}, complete: true},
-		{name: "the holder has counted no machines", holder: "a", texts: map[string]string{"a": `{"empty":[0]}`, "b": word(0, 9)}, complete: true},
-		{name: "the holder has not counted yet", holder: "a", texts: map[string]string{"a": "{}", "b": word(4, 1), "c": word(1, 2)}, want: Count{1, 2}, complete: true},
+		{
+			name: "the holder has counted", holder: "a", texts: map[string]string{"a": word(4, 1), "b": word(0, 9)}, want: Count{4, 1},
+			complete: true,
+		},
+		{
+			name: "the holder has counted no machines", holder: "a", texts: map[string]string{"a": `{"empty":[0]}`, "b": word(0, 9)}, complete: true,
+		},
+		{
+			name: "the holder has not counted yet", holder: "a", texts: map[string]string{"a": "{}", "b": word(4, 1), "c": word(1, 2)},
+			want: Count{1, 2}, complete: true,
+		},
 		{name: "no replica holds it", texts: map[string]string{"b": word(4, 1), "c": word(3, 1)}, want: Count{3, 1}, complete: true},
-		{name: "this replica holds it", holder: "a", texts: map[string]string{"a": word(4, 1)}, own: Own{0: {zone1: counted(Count{Ready: 5})}}, want: Count{5, 0}, complete: true},
+		{
+			name: "this replica holds it", holder: "a", texts: map[string]string{"a": word(4, 1)}, own: Own{0: {zone1: counted(Count{Ready: 5})}},
+			want: Count{5, 0}, complete: true,
+		},
 		{name: "the report is invalid", holder: "a", texts: map[string]string{"a": "nonsense"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -303,7 +314,8 @@ func TestCountsThatOverflow(t *testing.T) {
 	texts, holders := map[string]string{}, []string{}
 	for slot := range 4 {
 		replica := fmt.Sprint("r", slot)
-		texts[replica] = fmt.Sprintf(`{"counts":{"/z1":{"%d":[%d,%d]}},"unready":{"/z1":{"n":{"%d":%d}}}}`, slot, math.MaxInt64, math.MaxInt64, slot, math.MaxInt64)
+		texts[replica] = fmt.Sprintf(`{"counts":{"/z1":{"%d":[%d,%d]}},"unready":{"/z1":{"n":{"%d":%d}}}}`,
+			slot, math.MaxInt64, math.MaxInt64, slot, math.MaxInt64)
 		holders = append(holders, replica)
 	}
 	total, complete := Sum(nil, ParseReports(texts, holders))
@@ -314,7 +326,9 @@ func TestCountsThatOverflow(t *testing.T) {
 }
 
 func FuzzParseReports(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"counts":{"/z1":{"3":[5,1]}},"empty":[0]}`, `{"empty":[-1]}`, `{"counts":{"z":{"-3":[-5,1]}}}`, "[]", "null"} {
+	for _, seed := range []string{
+		"", "{}", `{"counts":{"/z1":{"3":[5,1]}},"empty":[0]}`, `{"empty":[-1]}`, `{"counts":{"z":{"-3":[-5,1]}}}`, "[]", "null",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -93,7 +93,9 @@ func addMachine(t *testing.T, w *World, words []string) {
 	t.Helper()
 	m := &v1alpha1.Machine{}
 	m.Name, m.Namespace, m.UID, m.CreationTimestamp = words[0], "n", types.UID(words[0]), metav1.NewTime(start)
-	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachinePhase(strings.Trim(words[1], "-")), LastUpdateTime: metav1.NewTime(start)}
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{
+		Phase: v1alpha1.MachinePhase(strings.Trim(words[1], "-")), LastUpdateTime: metav1.NewTime(start),
+	}
 	m.Status.LastOperation = v1alpha1.LastOperation{Type: v1alpha1.MachineOperationHealthCheck}
 	member := Member{Machine: m, Scope: Scope{Zone: "z1"}}
 	set, disruption := 0, false

@@ -29,17 +29,23 @@ func TestCountOfAMachine(t *testing.T) {
 		machine       *v1alpha1.Machine
 		want, without Count // with a Node that is bound to it, and without
 	}{
-		"it runs":                               {phase(v1alpha1.MachineRunning, v1alpha1.MachineOperationCreate), ready, Count{}},
-		"it is unhealthy":                       {phase(v1alpha1.MachineUnknown, v1alpha1.MachineOperationHealthCheck), notReady, notReady},
-		"it is given up for its health":         {phase(v1alpha1.MachineFailed, v1alpha1.MachineOperationHealthCheck), notReady, notReady},
-		"it never came up":                      {phase(v1alpha1.MachineFailed, v1alpha1.MachineOperationCreate), Count{}, Count{}},
-		"it is coming up":                       {phase(v1alpha1.MachinePending, v1alpha1.MachineOperationCreate), Count{}, Count{}},
-		"it is updated in place":                {phase(v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineOperationInPlaceUpdate), Count{}, Count{}},
-		"it was updated in place, and restarts": {phase(v1alpha1.MachineInPlaceUpdateSuccessful, v1alpha1.MachineOperationInPlaceUpdate), Count{}, Count{}},
-		"it could not be updated in place":      {phase(v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.MachineOperationInPlaceUpdate), notReady, notReady},
-		"it has failed and is preserved":        {preserved, Count{}, Count{}},
-		"its preservation is over":              {overdue, notReady, notReady},
-		"it is being deleted":                   {deleted, Count{}, Count{}},
+		"it runs":                       {phase(v1alpha1.MachineRunning, v1alpha1.MachineOperationCreate), ready, Count{}},
+		"it is unhealthy":               {phase(v1alpha1.MachineUnknown, v1alpha1.MachineOperationHealthCheck), notReady, notReady},
+		"it is given up for its health": {phase(v1alpha1.MachineFailed, v1alpha1.MachineOperationHealthCheck), notReady, notReady},
+		"it never came up":              {phase(v1alpha1.MachineFailed, v1alpha1.MachineOperationCreate), Count{}, Count{}},
+		"it is coming up":               {phase(v1alpha1.MachinePending, v1alpha1.MachineOperationCreate), Count{}, Count{}},
+		"it is updated in place": {
+			phase(v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineOperationInPlaceUpdate), Count{}, Count{},
+		},
+		"it was updated in place, and restarts": {
+			phase(v1alpha1.MachineInPlaceUpdateSuccessful, v1alpha1.MachineOperationInPlaceUpdate), Count{}, Count{},
+		},
+		"it could not be updated in place": {
+			phase(v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.MachineOperationInPlaceUpdate), notReady, notReady,
+		},
+		"it has failed and is preserved": {preserved, Count{}, Count{}},
+		"its preservation is over":       {overdue, notReady, notReady},
+		"it is being deleted":            {deleted, Count{}, Count{}},
 	} {
 		if got := Of(tc.machine, true, start); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
@@ -73,7 +79,9 @@ func TestForgedDisruptions(t *testing.T) {
 	if disruptions, err := ReadDisruptions(root(maxDisruptions + 1)); err == nil || len(disruptions) > 0 {
 		t.Errorf("%d disruptions and %v, want an error", len(disruptions), err)
 	}
-	long := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationDisruptions: strings.Repeat("x", 256<<10)}}}
+	long := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationDisruptions: strings.Repeat("x", 256<<10)}},
+	}
 	if _, err := ReadDisruptions(long); err == nil || len(err.Error()) > 1024 {
 		t.Errorf("an error of %d bytes", len(fmt.Sprint(err)))
 	}
@@ -81,7 +89,10 @@ func TestForgedDisruptions(t *testing.T) {
 
 // Not more disruptions are recorded at a time than can be read again.
 func TestDisruptionsOfMachinesThatNeverCameUpAreLimited(t *testing.T) {
-	w := World{Now: start, Limits: Limits{HealthTimeout: time.Minute, Thresholds: Thresholds{NotReady: 5, Percent: 100}}, Breakers: Snapshot{Complete: true}}
+	w := World{
+		Now: start, Limits: Limits{HealthTimeout: time.Minute, Thresholds: Thresholds{NotReady: 5, Percent: 100}},
+		Breakers: Snapshot{Complete: true},
+	}
 	for i := range maxDisruptions + 5 {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("m", i), UID: types.UID(fmt.Sprint("m", i))}}
 		m.Status.CurrentStatus.Phase, m.Status.LastOperation.Type = v1alpha1.MachineFailed, v1alpha1.MachineOperationCreate

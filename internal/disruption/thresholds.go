@@ -9,7 +9,8 @@ import (
 
 // String returns the thresholds in the form that ParseThresholds reads.
 func (t Thresholds) String() string {
-	return fmt.Sprintf("not-ready=%d,percent=%d,close-percent=%d,close-after=%s,try-after=%s", t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter, t.TryAfter)
+	return fmt.Sprintf("not-ready=%d,percent=%d,close-percent=%d,close-after=%s,try-after=%s",
+		t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter, t.TryAfter)
 }
 
 // ParseThresholds returns the thresholds that an annotation sets: "not-ready=3,try-after=1h". The

@@ -34,7 +34,9 @@ func TestAttemptClassifiesEveryStatus(t *testing.T) {
 		isAccepted := code == http.StatusNotFound
 		answers = append(answers,
 			answer{fmt.Sprint(code), apierrors.NewGenericServerResponse(code, "create", pods, "web", "no", 0, false), isAccepted},
-			answer{fmt.Sprint(code, " with retry after"), apierrors.NewGenericServerResponse(code, "create", pods, "web", "no", 60, false), isAccepted},
+			answer{
+				fmt.Sprint(code, " with retry after"), apierrors.NewGenericServerResponse(code, "create", pods, "web", "no", 60, false), isAccepted,
+			},
 			answer{fmt.Sprint(code, " without a text"), &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code)}}, isAccepted})
 	}
 	for _, a := range answers {

@@ -18,7 +18,8 @@ func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 			t.Errorf("%d free, want %d", volumes, want)
 		}
 	}
-	if !d.reserve(cluster, deletionOf("a"), "n", 30) || d.reserve(cluster, deletionOf("b"), "n", 11) || !d.reserve(cluster, deletionOf("b"), "n", 10) {
+	if !d.reserve(cluster, deletionOf("a"), "n", 30) || d.reserve(cluster, deletionOf("b"), "n", 11) ||
+		!d.reserve(cluster, deletionOf("b"), "n", 10) {
 		t.Error("expected at most 30 moving volumes, and 10 of one namespace")
 	}
 	isFree(0)

@@ -37,7 +37,9 @@ func newDrainer(t *testing.T) *Drainer {
 	t.Helper()
 	d, err := New(Config{
 		Clock: clocktesting.NewFakeClock(now), ReportAfter: 5 * time.Second,
-		Settings: drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4},
+		Settings: drain.Settings{
+			Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4,
+		},
 		Backoff: func(time.Duration, driver.Code, time.Duration) (time.Duration, time.Duration) {
 			return time.Second, time.Second
 		},
@@ -57,7 +59,8 @@ func drainBench(t *testing.T, objects ...runtime.Object) (*Drain, Task, *fake.Cl
 	d := newDrainer(t)
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", DeletionTimestamp: &metav1.Time{Time: now}}}
 	return d.Of(m.UID, ForDeletion), Task{
-		Owner: Owner{UID: m.UID, Namespace: m.Namespace, Wake: func() {}}, Node: node, Cluster: &target.Cluster{Client: cluster}, Order: drain.ForDeletion(m, d.cfg.Settings).Under(reach.Fact{}, now),
+		Owner: Owner{UID: m.UID, Namespace: m.Namespace, Wake: func() {}}, Node: node, Cluster: &target.Cluster{Client: cluster},
+		Order:  drain.ForDeletion(m, d.cfg.Settings).Under(reach.Fact{}, now),
 		Cordon: func(context.Context) (*corev1.Node, error) { return nil, errors.New("the Node is cordoned already") },
 	}, cluster
 }
@@ -123,11 +126,13 @@ func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
 		t.Fatalf("requests %q, want %q", got, want)
 	}
 	patch, _ := cluster.Actions()[0].(clienttesting.PatchAction)
-	if got, want := string(patch.GetPatch()), `{"metadata":{"resourceVersion":"7","uid":"one"},"status":{"disruptedPods":{"web":"2026-01-02T03:04:05Z"},"disruptionsAllowed":1}}`; got != want {
+	if got, want := string(patch.GetPatch()),
+		`{"metadata":{"resourceVersion":"7","uid":"one"},"status":{"disruptedPods":{"web":"2026-01-02T03:04:05Z"},"disruptionsAllowed":1}}`; got != want {
 		t.Errorf("patch %s, want %s", got, want)
 	}
 	deletion, _ := cluster.Actions()[2].(clienttesting.DeleteAction)
-	if o := deletion.GetDeleteOptions(); *o.Preconditions.UID != "web" || *o.Preconditions.ResourceVersion != "5" || o.GracePeriodSeconds != nil {
+	if o := deletion.GetDeleteOptions(); *o.Preconditions.UID != "web" || *o.Preconditions.ResourceVersion != "5" ||
+		o.GracePeriodSeconds != nil {
 		t.Errorf("deleted with %+v", o)
 	}
 }
@@ -135,7 +140,9 @@ func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
 // What was written meanwhile is not marked, and tried again.
 func TestRecountsOfBudgetsAreRequested(t *testing.T) {
 	budget := func(name string) *policyv1.PodDisruptionBudget {
-		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), ResourceVersion: "7"}}
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), ResourceVersion: "7"},
+		}
 	}
 	one, two, three := budget("one"), budget("two"), budget("three")
 	for name, tc := range map[string]struct {
@@ -143,8 +150,10 @@ func TestRecountsOfBudgetsAreRequested(t *testing.T) {
 		why   string
 		tally string
 	}{
-		"all":       {},
-		"conflict":  {fails: apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "two", errors.New("newer")), tally: "request failed"},
+		"all": {},
+		"conflict": {
+			fails: apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "two", errors.New("newer")), tally: "request failed",
+		},
 		"forbidden": {fails: errors.New("forbidden"), why: "forbidden", tally: "request failed"},
 		"gone":      {fails: apierrors.NewNotFound(policyv1.Resource("poddisruptionbudgets"), "two")},
 	} {
@@ -155,20 +164,25 @@ func TestRecountsOfBudgetsAreRequested(t *testing.T) {
 				return patch.GetName() == "two" && tc.fails != nil, nil, tc.fails
 			})
 			facts := drain.Facts{Memory: drain.Memory{Recounts: map[types.UID]drain.Recount{
-				"web": {At: now, Requested: map[types.UID]string{"one": "7", "two": "7"}}, "db": {At: now, Requested: map[types.UID]string{"three": "7"}},
+				"web": {At: now, Requested: map[types.UID]string{"one": "7", "two": "7"}},
+				"db":  {At: now, Requested: map[types.UID]string{"three": "7"}},
 			}}}
-			if err := d.requestRecounts(t.Context(), cluster, &facts, drain.Verdict{Budgets: []*policyv1.PodDisruptionBudget{one, two, three}}); err != nil {
+			if err := d.requestRecounts(t.Context(), cluster, &facts, drain.Verdict{
+				Budgets: []*policyv1.PodDisruptionBudget{one, two, three},
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if got := targettest.Requests(cluster); len(got) != 3 || got[2] != "patch poddisruptionbudgets/status" {
 				t.Errorf("requests %q", got)
 			}
 			patch, _ := cluster.Actions()[0].(clienttesting.PatchAction)
-			if got, want := string(patch.GetPatch()), `{"metadata":{"resourceVersion":"7","uid":"one"},"status":{"observedGeneration":0}}`; got != want {
+			if got, want := string(patch.GetPatch()),
+				`{"metadata":{"resourceVersion":"7","uid":"one"},"status":{"observedGeneration":0}}`; got != want {
 				t.Errorf("patch %s, want %s", got, want)
 			}
 			web := d.memory.Recounts["web"]
-			if web.Tally != tc.tally || !strings.Contains(web.Why, tc.why) || (web.Why == "") != (tc.why == "") || d.memory.Recounts["db"].Tally != "" {
+			if web.Tally != tc.tally || !strings.Contains(web.Why, tc.why) || (web.Why == "") != (tc.why == "") ||
+				d.memory.Recounts["db"].Tally != "" {
 				t.Errorf("memory %+v", d.memory.Recounts)
 			}
 		})
@@ -178,7 +192,9 @@ func TestRecountsOfBudgetsAreRequested(t *testing.T) {
 // A recorded disruption is not taken a second time, and does not expire before the pod is deleted.
 func TestRecordedDisruptionIsUsed(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a", UID: "one", ResourceVersion: "7"}}
-	b.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 0, DisruptedPods: map[string]metav1.Time{"web": metav1.NewTime(now.Add(-time.Minute))}}
+	b.Status = policyv1.PodDisruptionBudgetStatus{
+		DisruptionsAllowed: 0, DisruptedPods: map[string]metav1.Time{"web": metav1.NewTime(now.Add(-time.Minute))},
+	}
 	pod := targettest.PodOn("m", "web", "")
 	d, task, cluster := drainBench(t, b, pod)
 	facts := drain.Facts{}
@@ -251,10 +267,14 @@ func TestPodsAreDeletedByUID(t *testing.T) {
 	if forced := facts.Memory.Forced.String(); forced != "a/web" {
 		t.Errorf("deleted without grace: %q, want the pod that was there", forced)
 	}
-	if want := []string{"Pods of Node m that could not be evicted for 1h0m0s (maxEvictRetries) were deleted without grace: a/web"}; !slices.Equal(warned, want) {
+	if want := []string{
+		"Pods of Node m that could not be evicted for 1h0m0s (maxEvictRetries) were deleted without grace: a/web",
+	}; !slices.Equal(warned, want) {
 		t.Errorf("warnings %q, want %q", warned, want)
 	}
-	if err := d.remove(t.Context(), task, &facts, drain.Verdict{Pods: []drain.Removal{{Pod: last, How: drain.Delete}}, Cause: drain.CauseTimeout}); err != nil || len(warned) > 1 || facts.Memory.Forced.String() != "a/web and a/last" {
+	if err := d.remove(t.Context(), task, &facts, drain.Verdict{
+		Pods: []drain.Removal{{Pod: last, How: drain.Delete}}, Cause: drain.CauseTimeout,
+	}); err != nil || len(warned) > 1 || facts.Memory.Forced.String() != "a/web and a/last" {
 		t.Errorf("error %v, warnings %q of a drain that is forced, which names %s at its end", err, warned, facts.Memory.Forced)
 	}
 }
@@ -296,10 +316,16 @@ func TestDrainIsWokenByAVolumeSlotFreedWhileItDecides(t *testing.T) {
 		csi := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.test", VolumeHandle: "db"}}
 		d, task, _ := drainBench(t, pod,
 			&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: csi}},
-			&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "a"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "db"}},
-			&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}, Status: storagev1.VolumeAttachmentStatus{Attached: true}, Spec: storagev1.VolumeAttachmentSpec{
-				Attacher: "csi.test", NodeName: "m", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("db")},
-			}},
+			&corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "a"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "db"},
+			},
+			&storagev1.VolumeAttachment{
+				ObjectMeta: metav1.ObjectMeta{Name: "va"},
+				Status:     storagev1.VolumeAttachmentStatus{Attached: true},
+				Spec: storagev1.VolumeAttachmentSpec{
+					Attacher: "csi.test", NodeName: "m", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("db")},
+				},
+			},
 		)
 		var woken atomic.Int32
 		task.Owner.Wake = func() { woken.Add(1) }

@@ -30,7 +30,8 @@ func TestExpiredDrainIsAbandonedOnlyWithoutAnOutage(t *testing.T) {
 		"when it would be known":          {order: drain.Order{Since: now}, at: []time.Duration{0, time.Minute}, gone: true},
 		"the deletion is forced":          {order: drain.Order{Since: now, Force: true}, at: []time.Duration{0}, gone: true},
 		"an outage has ended": {
-			order: drain.Order{Since: now}.Under(reach.Fact{From: now.Add(-time.Minute), Back: back}, now), at: []time.Duration{0, 2 * time.Hour}, // the first time before it
+			// the first time before it
+			order: drain.Order{Since: now}.Under(reach.Fact{From: now.Add(-time.Minute), Back: back}, now), at: []time.Duration{0, 2 * time.Hour},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestClockThatIsSetDuringAPassEndsNoDrain(t *testing.T) {
 	d.of.cfg.Confirm = time.Minute
 	for range 2 { // requests that fail now have not failed for two hours
 		wall.Step(2 * time.Hour)
-		if _, _ = d.Unanswered(t.Context(), task.Order.Under(reach.Fact{}, wall.Now()), "m", errors.New("connection refused")); d.state() == drain.GivenUp {
+		if _, _ = d.Unanswered(t.Context(), task.Order.Under(reach.Fact{}, wall.Now()), "m",
+			errors.New("connection refused")); d.state() == drain.GivenUp {
 			t.Fatal("the drain is given up")
 		}
 	}

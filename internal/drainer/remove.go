@@ -128,7 +128,8 @@ func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.P
 	if err != nil {
 		return fmt.Errorf("encode the status of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
 	}
-	_, err = client.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = client.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return fmt.Errorf("write the status of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
 	}

@@ -69,7 +69,9 @@ func (b *bench) lists() map[string]int {
 }
 
 func pod(name, node string, volumes ...string) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", Labels: map[string]string{"app": "x"}, Annotations: map[string]string{"long": "text"}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "a", Labels: map[string]string{"app": "x"}, Annotations: map[string]string{"long": "text"},
+	}}
 	p.Spec.NodeName = node
 	p.Spec.Containers = []corev1.Container{{Name: "c"}}
 	for _, v := range volumes {
@@ -258,7 +260,8 @@ func TestPodsOfANodeAreBounded(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		b.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, pods, nil })
 		const want = "expected pods of together at most 8 MiB, got more"
-		if _, err := ListPods(b.Context(), &target.Cluster{Name: "one", Client: b.client}, "n"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ListPods(b.Context(), &target.Cluster{Name: "one", Client: b.client}, "n"); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			b.Errorf("got %v, want %s", err, want)
 		}
 		s, _ := b.drainOf("n")
@@ -368,7 +371,9 @@ func TestDrainsAreWokenByChangesThatAffectThem(t *testing.T) {
 		})
 		wakes("an attachment that is deleted", true, func() { must(nil, attachments.Delete(ctx, "pv-n", metav1.DeleteOptions{})) })
 		wakes("an attachment of another Node", false, func() { must(attachments.Create(ctx, attachment("pv", "m"), metav1.CreateOptions{})) })
-		wakes("an awaited volume on another Node", true, func() { must(attachments.Create(ctx, attachment("awaited", "m"), metav1.CreateOptions{})) })
+		wakes("an awaited volume on another Node", true, func() {
+			must(attachments.Create(ctx, attachment("awaited", "m"), metav1.CreateOptions{}))
+		})
 		wakes("a pod that is deleted", true, func() { must(nil, pods.Delete(ctx, "p", metav1.DeleteOptions{})) })
 		s.End()
 	})

@@ -108,13 +108,15 @@ func TestFileAcceptsAllFlagsOfTheCommandLine(t *testing.T) {
 
 func TestCommandLineOverridesFileAndFileOverridesDefault(t *testing.T) {
 	const content = "name: file\nwords: [file]\ncount: 5\n"
-	for _, args := range [][]string{{"--name=line", "--words=line"}, {"--name=unnamed", "--words=a,b"}} { // a default that is set explicitly, too
+	// A default that is set explicitly, too.
+	for _, args := range [][]string{{"--name=line", "--words=line"}, {"--name=unnamed", "--words=a,b"}} {
 		got, _, err := parseFile(t, content, args...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := strings.TrimPrefix(args[0], "--name=")
-		if got.Name != want || strings.Join(got.Words, ",") != strings.TrimPrefix(args[1], "--words=") || got.Count != 5 || got.Wait != 2*time.Hour {
+		if got.Name != want || strings.Join(got.Words, ",") != strings.TrimPrefix(args[1], "--words=") || got.Count != 5 ||
+			got.Wait != 2*time.Hour {
 			t.Errorf("%v: got %+v", args, *got)
 		}
 	}
@@ -136,7 +138,10 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 		{"wait_time: 1s", `there is no flag "wait_time"; the nearest is "wait-time"`},
 		{"--count: 3", `there is no flag "--count"; the nearest is "count"`},
 		{"config: other.yaml", "config: a file cannot name another file"},
-		{"count: x", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "x"; correct it, or leave it out for 3`},
+		{
+			"count: x",
+			`count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "x"; correct it, or leave it out for 3`,
+		},
 		{"count: 1.5", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "1.5"`},
 		{"count: 5.0", `count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "5.0"`},
 		{"count: 0", `count: expected more than 0, got "0"; correct it, or leave it out for 3`},
@@ -168,7 +173,8 @@ func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 		}
 	}
 	_, set := declareParsed()
-	if err := set.Parse([]string{"--count=010"}); err == nil || !strings.Contains(err.Error(), `--count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "010"`) {
+	if err := set.Parse([]string{"--count=010"}); err == nil ||
+		!strings.Contains(err.Error(), `--count: expected a whole number below 2^63 in decimal digits, without leading zeros, got "010"`) {
 		t.Errorf("a leading zero on the command line: %v", err)
 	}
 	_, set = declareParsed()
@@ -222,7 +228,8 @@ General flags:
 		t.Errorf("help (-want +got):\n%s", diff)
 	}
 	const row = "| `--other-name` |  | another one, or \\| none |\n"
-	if got := set.Markdown(); !strings.Contains(got, "## All types\n\n| flag | default | meaning |\n|---|---|---|\n| `--name` | `unnamed` | a name |\n"+row) {
+	if got := set.Markdown(); !strings.Contains(got,
+		"## All types\n\n| flag | default | meaning |\n|---|---|---|\n| `--name` | `unnamed` | a name |\n"+row) {
 		t.Errorf("Markdown:\n%s", got)
 	}
 }

@@ -30,9 +30,13 @@ func (l *Logs) Declare(g *Group) {
 	all.StringVar(&l.Config.Format, "logging-format", logsapi.DefaultLogFormat, "")
 	all.Var(logsapi.VerbosityLevelPflag(&l.Config.Verbosity), "v", "")
 	all.Var(logsapi.VModuleConfigurationPflag(&l.Config.VModule), "vmodule", "")
-	g.Go(all.Lookup("logging-format"), logsapi.DefaultLogFormat, "format of the log, which is written to standard error: text, or json with one object in each line")
-	g.Go(all.Lookup("v"), "0", fmt.Sprintf("how much is logged: 0 to 10; levels above %d are the same as %d, because they would have the content of Secrets", mostVerbose, mostVerbose))
-	g.Go(all.Lookup("vmodule"), "", "how much is logged from single source files: pattern=N, with commas between them, at most as with --v; not with --logging-format=json")
+	g.Go(all.Lookup("logging-format"), logsapi.DefaultLogFormat,
+		"format of the log, which is written to standard error: text, or json with one object in each line")
+	g.Go(all.Lookup("v"), "0",
+		fmt.Sprintf("how much is logged: 0 to 10; levels above %d are the same as %d, because they would have the content of Secrets",
+			mostVerbose, mostVerbose))
+	g.Go(all.Lookup("vmodule"), "",
+		"how much is logged from single source files: pattern=N, with commas between them, at most as with --v; not with --logging-format=json")
 }
 
 // Validate checks the values. Errors: those of each flag that has a wrong one.
@@ -42,7 +46,8 @@ func (l *Logs) Validate() error {
 		errs = append(errs, fmt.Errorf("--logging-format: expected %s, got %q", strings.Join(logFormats, " or "), l.Config.Format))
 	}
 	if l.Config.Format == logsapi.JSONLogFormat && len(l.Config.VModule) > 0 {
-		errs = append(errs, fmt.Errorf("--vmodule: expected none with --logging-format=json, got %q; remove one of both", logsapi.VModuleConfigurationPflag(&l.Config.VModule)))
+		errs = append(errs, fmt.Errorf("--vmodule: expected none with --logging-format=json, got %q; remove one of both",
+			logsapi.VModuleConfigurationPflag(&l.Config.VModule)))
 	}
 	return errors.Join(errs...)
 }
@@ -55,7 +60,8 @@ func (l *Logs) Apply(to *logsapi.LoggingOptions) error {
 		return fmt.Errorf("--logging-format, --v, --vmodule: %w", err)
 	}
 	if l.isLimited() {
-		klog.Background().Info("Limited the verbosity of the log: above it, the log has the content of Secrets", "requested", l.Config.Verbosity, "limit", mostVerbose)
+		klog.Background().Info("Limited the verbosity of the log: above it, the log has the content of Secrets", "requested", l.Config.Verbosity,
+			"limit", mostVerbose)
 	}
 	return nil
 }
@@ -71,5 +77,6 @@ func (l *Logs) limited() *logsapi.LoggingConfiguration {
 }
 
 func (l *Logs) isLimited() bool {
-	return l.Config.Verbosity > mostVerbose || slices.ContainsFunc(l.Config.VModule, func(item logsapi.VModuleItem) bool { return item.Verbosity > mostVerbose })
+	return l.Config.Verbosity > mostVerbose ||
+		slices.ContainsFunc(l.Config.VModule, func(item logsapi.VModuleItem) bool { return item.Verbosity > mostVerbose })
 }

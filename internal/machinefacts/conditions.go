@@ -79,7 +79,11 @@ func SetConditionOfSet(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetCondit
 		return
 	}
 	c := v1alpha1.MachineSetCondition{
-		Type: t, Status: is.Status, Reason: is.Reason, Message: bounded.Text(is.Message, bounded.Message), LastTransitionTime: metav1.NewTime(now),
+		Type:               t,
+		Status:             is.Status,
+		Reason:             is.Reason,
+		Message:            bounded.Text(is.Message, bounded.Message),
+		LastTransitionTime: metav1.NewTime(now),
 	}
 	if old == nil {
 		s.Conditions = append(s.Conditions, c)
@@ -109,7 +113,9 @@ func standardize(s *v1alpha1.MachineSetStatus) {
 
 // MachineDeploymentCondition returns the condition of a type of a MachineDeployment; nil when it
 // has none. It may be changed.
-func MachineDeploymentCondition(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) *v1alpha1.MachineDeploymentCondition {
+func MachineDeploymentCondition(
+	s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType,
+) *v1alpha1.MachineDeploymentCondition {
 	return first(s.Conditions, func(c *v1alpha1.MachineDeploymentCondition) bool { return c.Type == t })
 }
 

@@ -31,7 +31,8 @@ func TestSetConditionOfSet(t *testing.T) {
 	if SetConditionOfSet(s, v1alpha1.MachineSetValid, Condition{}, later); len(s.Conditions) != 1 {
 		t.Error("another condition was dropped")
 	}
-	if SetConditionOfSet(s, v1alpha1.MachineSetFrozen, Condition{}, later); s.Conditions != nil || MachineSetCondition(s, v1alpha1.MachineSetFrozen) != nil {
+	if SetConditionOfSet(s, v1alpha1.MachineSetFrozen, Condition{}, later); s.Conditions != nil ||
+		MachineSetCondition(s, v1alpha1.MachineSetFrozen) != nil {
 		t.Errorf("after it was dropped: %v, want nil", s.Conditions)
 	}
 }
@@ -46,7 +47,10 @@ func TestStandardConditions(t *testing.T) {
 	SetConditionOfSet(s, v1alpha1.MachineSetFrozen, Condition{corev1.ConditionTrue, "FreezeLabel", "m"}, now)
 	want := []metav1.Condition{
 		{Type: "Valid", Status: metav1.ConditionFalse, ObservedGeneration: 7, LastTransitionTime: metav1.NewTime(now), Reason: "InvalidSpec"},
-		{Type: "Frozen", Status: metav1.ConditionTrue, ObservedGeneration: 7, LastTransitionTime: metav1.NewTime(now), Reason: "FreezeLabel", Message: "m"},
+		{
+			Type: "Frozen", Status: metav1.ConditionTrue, ObservedGeneration: 7, LastTransitionTime: metav1.NewTime(now), Reason: "FreezeLabel",
+			Message: "m",
+		},
 	}
 	if diff := cmp.Diff(want, s.StandardConditions); diff != "" {
 		t.Errorf("after one was put (-want +got):\n%s", diff)
@@ -76,7 +80,8 @@ func TestSetConditionOfDeployment(t *testing.T) {
 	} {
 		SetConditionOfDeployment(s, v1alpha1.MachineDeploymentFrozen, Condition{tc.status, tc.reason, tc.message}, tc.at)
 		c := MachineDeploymentCondition(s, v1alpha1.MachineDeploymentFrozen)
-		if c.Message != tc.message || !c.LastUpdateTime.Time.Equal(tc.updated) || !c.LastTransitionTime.Time.Equal(tc.transition) || len(s.Conditions) != 1 {
+		if c.Message != tc.message || !c.LastUpdateTime.Time.Equal(tc.updated) || !c.LastTransitionTime.Time.Equal(tc.transition) ||
+			len(s.Conditions) != 1 {
 			t.Errorf("%s: %+v", tc.name, s.Conditions)
 		}
 	}
@@ -103,7 +108,9 @@ func TestValidity(t *testing.T) {
 }
 
 func TestNodeConditions(t *testing.T) {
-	n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: v1alpha1.NodeTerminating, Status: corev1.ConditionFalse}}}}
+	n := &corev1.Node{Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: v1alpha1.NodeTerminating, Status: corev1.ConditionFalse}},
+	}}
 	if IsTerminating(n) || IsTerminating(&corev1.Node{}) {
 		t.Error("a Node counts as terminating whose condition is not True")
 	}

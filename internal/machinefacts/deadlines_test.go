@@ -18,16 +18,22 @@ func TestTimeoutsOfTheMachineGoFirst(t *testing.T) {
 	annotated.Spec = *configured.Spec.DeepCopy()
 	annotated.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: "9ns"}
 	for _, m := range []*v1alpha1.Machine{fleet, configured, annotated} {
-		m.CreationTimestamp, m.Status.CurrentStatus = metav1.NewTime(now), v1alpha1.CurrentStatus{Phase: v1alpha1.MachineUnknown, LastUpdateTime: metav1.NewTime(now)}
+		m.CreationTimestamp, m.Status.CurrentStatus = metav1.NewTime(now), v1alpha1.CurrentStatus{
+			Phase: v1alpha1.MachineUnknown, LastUpdateTime: metav1.NewTime(now),
+		}
 	}
 	for name, tc := range map[string]struct {
 		machine *v1alpha1.Machine
 		want    [4]time.Duration // creation, health, update in place, preservation
 	}{
-		"the fleet's": {fleet, [4]time.Duration{60, 60, 60, 60}}, "the spec's": {configured, [4]time.Duration{1, 2, 3, 4}}, "the annotation's": {annotated, [4]time.Duration{9, 2, 3, 4}},
+		"the fleet's": {fleet, [4]time.Duration{60, 60, 60, 60}}, "the spec's": {configured, [4]time.Duration{1, 2, 3, 4}},
+		"the annotation's": {annotated, [4]time.Duration{9, 2, 3, 4}},
 	} {
 		health, ok := HealthDeadline(tc.machine, 60)
-		got := [4]time.Duration{CreationDeadline(tc.machine, 60).Sub(now), health.Sub(now), InPlaceUpdateDeadline(tc.machine, 60).Sub(now), PreserveTimeout(tc.machine, 60)}
+		got := [4]time.Duration{
+			CreationDeadline(tc.machine, 60).Sub(now), health.Sub(now), InPlaceUpdateDeadline(tc.machine, 60).Sub(now),
+			PreserveTimeout(tc.machine, 60),
+		}
 		if got != tc.want || !ok {
 			t.Errorf("%s: %v, want %v; unhealthy: %v", name, got, tc.want, ok)
 		}
@@ -60,8 +66,9 @@ func TestPhases(t *testing.T) {
 	type facts struct{ failed, failedHealth, unhealthy, ready bool }
 	for phase, want := range map[v1alpha1.MachinePhase]facts{
 		"": {}, v1alpha1.MachinePending: {}, v1alpha1.MachineAvailable: {}, v1alpha1.MachineTerminating: {}, v1alpha1.MachineInPlaceUpdating: {},
-		v1alpha1.MachineRunning: {ready: true}, v1alpha1.MachineUnknown: {unhealthy: true}, v1alpha1.MachineInPlaceUpdateFailed: {unhealthy: true},
-		v1alpha1.MachineFailed: {failed: true, failedHealth: true},
+		v1alpha1.MachineRunning: {ready: true}, v1alpha1.MachineUnknown: {unhealthy: true},
+		v1alpha1.MachineInPlaceUpdateFailed: {unhealthy: true},
+		v1alpha1.MachineFailed:              {failed: true, failedHealth: true},
 	} {
 		m := &v1alpha1.Machine{}
 		m.Status.CurrentStatus.Phase, m.Status.LastOperation.Type = phase, v1alpha1.MachineOperationHealthCheck

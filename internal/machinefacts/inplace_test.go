@@ -13,7 +13,9 @@ import (
 func TestEndInPlaceUpdate(t *testing.T) {
 	other := corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoExecute}
 	awaits := corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}
-	updated := corev1.NodeCondition{Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: v1alpha1.NodeReasonUpdateSuccessful}
+	updated := corev1.NodeCondition{
+		Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: v1alpha1.NodeReasonUpdateSuccessful,
+	}
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{

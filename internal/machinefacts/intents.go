@@ -68,16 +68,19 @@ func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 		return in, nil
 	}
 	if err := json.Unmarshal([]byte(text), &in); err != nil {
-		return Intents{}, fmt.Errorf("annotation %s: expected JSON like {\"next\":3,\"create\":[2]}, got %q: %w; remove the annotation to have it written anew",
-			v1alpha1.AnnotationIntents, bounded.Text(text, shown), err)
+		return Intents{},
+			fmt.Errorf("annotation %s: expected JSON like {\"next\":3,\"create\":[2]}, got %q: %w; remove the annotation to have it written anew",
+				v1alpha1.AnnotationIntents, bounded.Text(text, shown), err)
 	}
 	if in.Next < 0 || slices.ContainsFunc(in.Create, func(o int64) bool { return o < 0 }) {
 		return Intents{}, fmt.Errorf("annotation %s: ordinals must not be negative, got %q; remove the annotation to have it written anew",
 			v1alpha1.AnnotationIntents, bounded.Text(text, shown))
 	}
 	if n := max(len(in.Create), len(in.Delete), len(in.Leaving)); n > MostIntents {
-		return Intents{}, fmt.Errorf("annotation %s: expected at most %d machines to create, to delete and leaving, got %d; remove the annotation to have it written anew",
-			v1alpha1.AnnotationIntents, MostIntents, n)
+		return Intents{}, fmt.Errorf(
+			"annotation %s: expected at most %d machines to create, to delete and leaving, got %d; remove the annotation to have it written anew",
+			v1alpha1.AnnotationIntents, MostIntents, n,
+		)
 	}
 	if in.Set != "" && in.Set != set.UID {
 		return Intents{}, nil
@@ -127,7 +130,8 @@ func (in Intents) Reason(uid types.UID) (why receipt.Reason, known bool) {
 
 // ParentDeleted returns the reason of the deletion of a machine whose set is being deleted.
 func ParentDeleted(set *v1alpha1.MachineSet) receipt.Reason {
-	return receipt.Because(receipt.ParentDeleted, fmt.Sprintf("MachineSet %s was deleted at %s", set.Name, set.DeletionTimestamp.UTC().Format(time.RFC3339)))
+	return receipt.Because(receipt.ParentDeleted,
+		fmt.Sprintf("MachineSet %s was deleted at %s", set.Name, set.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
 // Awaited returns the ordinals of the machines that are recorded for creation and are not among

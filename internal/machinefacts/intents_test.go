@@ -20,21 +20,28 @@ func TestReadIntents(t *testing.T) {
 		want    Intents
 		refused string // part of the error
 	}{
-		"none":                          {intents: `{}`},
-		"some":                          {intents: `{"set":"s","next":5,"create":[3],"delete":[{"name":"a","uid":"1","failed":true}]}`, want: Intents{Set: "s", Next: 5, Create: []int64{3}, Delete: []Deletion{{Name: "a", UID: "1", Failed: true}}}},
-		"without a set":                 {intents: `{"next":5,"create":[4]}`, want: Intents{Next: 5, Create: []int64{4}}},
-		"of another set":                {intents: `{"set":"other","next":5,"create":[4],"delete":[` + deletion + `]}`},
-		"empty":                         {intents: ``, refused: "expected JSON"},
-		"not JSON":                      {intents: `{"create":`, refused: "expected JSON"},
-		"a negative next ordinal":       {intents: `{"set":"s","next":-1}`, refused: "must not be negative"},
-		"a negative ordinal":            {intents: `{"set":"s","next":5,"create":[-1]}`, refused: "must not be negative"},
-		"the most":                      {intents: `{"next":9,"create":[` + repeated("0", MostIntents) + `]}`, want: Intents{Next: 9, Create: make([]int64, MostIntents)}},
+		"none": {intents: `{}`},
+		"some": {
+			intents: `{"set":"s","next":5,"create":[3],"delete":[{"name":"a","uid":"1","failed":true}]}`,
+			want:    Intents{Set: "s", Next: 5, Create: []int64{3}, Delete: []Deletion{{Name: "a", UID: "1", Failed: true}}},
+		},
+		"without a set":           {intents: `{"next":5,"create":[4]}`, want: Intents{Next: 5, Create: []int64{4}}},
+		"of another set":          {intents: `{"set":"other","next":5,"create":[4],"delete":[` + deletion + `]}`},
+		"empty":                   {intents: ``, refused: "expected JSON"},
+		"not JSON":                {intents: `{"create":`, refused: "expected JSON"},
+		"a negative next ordinal": {intents: `{"set":"s","next":-1}`, refused: "must not be negative"},
+		"a negative ordinal":      {intents: `{"set":"s","next":5,"create":[-1]}`, refused: "must not be negative"},
+		"the most": {
+			intents: `{"next":9,"create":[` + repeated("0", MostIntents) + `]}`, want: Intents{Next: 9, Create: make([]int64, MostIntents)},
+		},
 		"more to create than the most":  {intents: `{"next":9,"create":[` + repeated("0", MostIntents+1) + `]}`, refused: "at most 100"},
 		"more to delete than the most":  {intents: `{"next":9,"delete":[` + repeated(deletion, MostIntents+1) + `]}`, refused: "at most 100"},
 		"more than the most of another": {intents: `{"set":"other","create":[` + repeated("0", MostIntents+1) + `]}`, refused: "at most 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: "s", Annotations: map[string]string{v1alpha1.AnnotationIntents: tc.intents}}}
+			set := &v1alpha1.MachineSet{
+				ObjectMeta: metav1.ObjectMeta{UID: "s", Annotations: map[string]string{v1alpha1.AnnotationIntents: tc.intents}},
+			}
 			got, err := ReadIntents(set)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -52,7 +59,9 @@ func TestReadIntents(t *testing.T) {
 // What is written is read again, on the set that it was written on only.
 func TestIntentsWrite(t *testing.T) {
 	want := Intents{Set: "s", Next: 5, Create: []int64{3, 4}, Delete: []Deletion{{Name: "a", UID: "1"}}}
-	for name, annotations := range map[string]map[string]string{"no annotations": nil, "others": {"other": "stays", v1alpha1.AnnotationIntents: "{}"}} {
+	for name, annotations := range map[string]map[string]string{
+		"no annotations": nil, "others": {"other": "stays", v1alpha1.AnnotationIntents: "{}"},
+	} {
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: "s", Annotations: annotations}}
 		Intents{Set: "another", Next: want.Next, Create: want.Create, Delete: want.Delete}.Write(set)
 		got, err := ReadIntents(set)

@@ -59,7 +59,8 @@ func delay(count int) time.Duration {
 // Lasts reports whether a failure now would be one more in the row. A time that no replica can have
 // written does not count: clients can write the annotation.
 func (l *Losses) Lasts(generation int64, now time.Time) bool {
-	return l != nil && l.Count > 0 && l.Generation == generation && now.Sub(l.Until.Time) < EarlyFailure && l.Until.Sub(now) < longestDelay+EarlyFailure
+	return l != nil && l.Count > 0 && l.Generation == generation && now.Sub(l.Until.Time) < EarlyFailure &&
+		l.Until.Sub(now) < longestDelay+EarlyFailure
 }
 
 // Wait returns how long no machine is created; 0 when one may be.

@@ -18,7 +18,8 @@ func TestNamesAreOneToOne(t *testing.T) {
 	if len(long) > maxName {
 		t.Errorf("a name of %d characters", len(long))
 	}
-	if got := Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7); got != Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7) {
+	if got := Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555",
+		7); got != Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7) {
 		t.Errorf("the same ordinal has two names: %s", got)
 	}
 }

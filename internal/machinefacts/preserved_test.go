@@ -19,18 +19,22 @@ func TestPreserved(t *testing.T) {
 		deleted   bool
 		want      facts
 	}{
-		"nothing is requested":                     {v1alpha1.MachineFailed, none, "", false, facts{}},
-		"requested, and not begun":                 {v1alpha1.MachineFailed, none, v1alpha1.PreserveWhenFailed, false, facts{kept: true}},
-		"requested now, and not begun":             {v1alpha1.MachineFailed, none, v1alpha1.PreserveNow, false, facts{kept: true}},
-		"chosen by its set, and not begun":         {v1alpha1.MachineFailed, none, v1alpha1.PreserveAuto, false, facts{kept: true}},
-		"refused":                                  {v1alpha1.MachineFailed, none, v1alpha1.PreserveFalse, false, facts{}},
-		"an unknown value":                         {v1alpha1.MachineFailed, none, "always", false, facts{}},
-		"failed, before its expiry time":           {v1alpha1.MachineFailed, time.Second, "", false, facts{preserved: true, preservedFailed: true, kept: true}},
-		"failed, at its expiry time":               {v1alpha1.MachineFailed, 0, v1alpha1.PreserveNow, false, facts{over: true}},
-		"failed, after its expiry time":            {v1alpha1.MachineFailed, -time.Hour, v1alpha1.PreserveWhenFailed, false, facts{over: true}},
-		"running, before its expiry time":          {v1alpha1.MachineRunning, time.Second, "", false, facts{preserved: true, kept: true}},
-		"being deleted, before its expiry time":    {v1alpha1.MachineFailed, time.Second, "", true, facts{kept: true}},
-		"the request is void when its time begins": {v1alpha1.MachineFailed, time.Second, v1alpha1.PreserveFalse, false, facts{preserved: true, preservedFailed: true, kept: true}},
+		"nothing is requested":             {v1alpha1.MachineFailed, none, "", false, facts{}},
+		"requested, and not begun":         {v1alpha1.MachineFailed, none, v1alpha1.PreserveWhenFailed, false, facts{kept: true}},
+		"requested now, and not begun":     {v1alpha1.MachineFailed, none, v1alpha1.PreserveNow, false, facts{kept: true}},
+		"chosen by its set, and not begun": {v1alpha1.MachineFailed, none, v1alpha1.PreserveAuto, false, facts{kept: true}},
+		"refused":                          {v1alpha1.MachineFailed, none, v1alpha1.PreserveFalse, false, facts{}},
+		"an unknown value":                 {v1alpha1.MachineFailed, none, "always", false, facts{}},
+		"failed, before its expiry time": {
+			v1alpha1.MachineFailed, time.Second, "", false, facts{preserved: true, preservedFailed: true, kept: true},
+		},
+		"failed, at its expiry time":            {v1alpha1.MachineFailed, 0, v1alpha1.PreserveNow, false, facts{over: true}},
+		"failed, after its expiry time":         {v1alpha1.MachineFailed, -time.Hour, v1alpha1.PreserveWhenFailed, false, facts{over: true}},
+		"running, before its expiry time":       {v1alpha1.MachineRunning, time.Second, "", false, facts{preserved: true, kept: true}},
+		"being deleted, before its expiry time": {v1alpha1.MachineFailed, time.Second, "", true, facts{kept: true}},
+		"the request is void when its time begins": {
+			v1alpha1.MachineFailed, time.Second, v1alpha1.PreserveFalse, false, facts{preserved: true, preservedFailed: true, kept: true},
+		},
 	} {
 		m := &v1alpha1.Machine{}
 		m.Status.CurrentStatus.Phase = tc.phase
@@ -66,11 +70,14 @@ func TestPreservationEnds(t *testing.T) {
 		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: phase, PreserveExpiryTime: &metav1.Time{Time: now.Add(in)}}
 		return m
 	}
-	others := []*v1alpha1.Machine{{}, machine(v1alpha1.MachineRunning, time.Second), machine(v1alpha1.MachineFailed, -time.Second), machine(v1alpha1.MachineFailed, 0)}
+	others := []*v1alpha1.Machine{
+		{}, machine(v1alpha1.MachineRunning, time.Second), machine(v1alpha1.MachineFailed, -time.Second), machine(v1alpha1.MachineFailed, 0),
+	}
 	if got := PreservationEnds(others, now); got != 0 {
 		t.Errorf("without a failed machine that is preserved: %s, want 0", got)
 	}
-	if got := PreservationEnds(append(others, machine(v1alpha1.MachineFailed, time.Hour), machine(v1alpha1.MachineFailed, time.Minute)), now); got != time.Minute {
+	if got := PreservationEnds(append(others, machine(v1alpha1.MachineFailed, time.Hour), machine(v1alpha1.MachineFailed, time.Minute)),
+		now); got != time.Minute {
 		t.Errorf("%s, want %s", got, time.Minute)
 	}
 }

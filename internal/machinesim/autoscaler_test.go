@@ -39,7 +39,9 @@ type autoscaler struct {
 
 // newAutoscaler starts with the existing machines.
 func newAutoscaler(r *rolling, generation int) *autoscaler {
-	a := &autoscaler{rolling: r, generation: generation, named: map[types.UID]string{}, born: map[types.UID]bool{}, looked: len(r.machines.history)}
+	a := &autoscaler{
+		rolling: r, generation: generation, named: map[types.UID]string{}, born: map[types.UID]bool{}, looked: len(r.machines.history),
+	}
 	for _, m := range r.machines.now() {
 		a.born[m.UID] = true
 	}
@@ -160,7 +162,8 @@ func (a *autoscaler) check() {
 			a.born[m.UID] = a.born[m.UID] || false
 		}
 	}
-	if created := len(slices.DeleteFunc(slices.Collect(maps.Values(a.born)), func(before bool) bool { return before })); created > a.raised && created > 0 && (a.raised == 0 || created > a.raised+a.beyond) {
+	if created := len(slices.DeleteFunc(slices.Collect(maps.Values(a.born)), func(before bool) bool { return before })); created > a.raised &&
+		created > 0 && (a.raised == 0 || created > a.raised+a.beyond) {
 		a.Fatalf("seed %d: %d machines were created, and %d requested:\n%s", a.seed, created, a.raised, a.tale())
 	}
 }

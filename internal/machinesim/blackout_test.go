@@ -86,7 +86,8 @@ func TestBlackout(t *testing.T) {
 				}
 				w.run(15 * time.Minute)
 				if after := w.alive(); !maps.Equal(before, after) || w.failedMachines > 0 || len(w.vms) != vms {
-					t.Errorf("%d machines failed, %d of %d VMs exist, and machines were replaced: %v", w.failedMachines, len(w.vms), vms, !maps.Equal(before, after))
+					t.Errorf("%d machines failed, %d of %d VMs exist, and machines were replaced: %v",
+						w.failedMachines, len(w.vms), vms, !maps.Equal(before, after))
 				}
 				w.oneDies()
 			})

@@ -157,7 +157,8 @@ func TestWithoutCircuitBreakers(t *testing.T) {
 	w.darken(true, time.Minute)
 	w.run(30 * time.Minute)
 	if w.failedMachines < 4 || len(w.breakersSeen) > 0 {
-		t.Errorf("%d machines failed and %d deployments had an open circuit breaker; want at least 4 and none", w.failedMachines, len(w.breakersSeen))
+		t.Errorf("%d machines failed and %d deployments had an open circuit breaker; want at least 4 and none",
+			w.failedMachines, len(w.breakersSeen))
 	}
 }
 

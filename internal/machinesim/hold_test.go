@@ -296,8 +296,9 @@ func TestHeldDeletions(t *testing.T) {
 // TestHoldsThatAreIgnored shows that the worlds find each path on which a hold is ignored.
 func TestHoldsThatAreIgnored(t *testing.T) {
 	for ignored, run := range map[string]func(*testing.T, uint64, string) string{
-		ignoredLease: holdDuringRollout, ignoredNamespace: holdDuringRollout, ignoredBySets: holdDuringRollout, ignoredByIntents: holdDuringRollout,
-		ignoredAtStart: holdDuringRollout, ignoredLeaseAtStart: holdDuringRollout, ignoredByHealth: holdDuringOutages,
+		ignoredLease: holdDuringRollout, ignoredNamespace: holdDuringRollout, ignoredBySets: holdDuringRollout,
+		ignoredByIntents: holdDuringRollout, ignoredAtStart: holdDuringRollout, ignoredLeaseAtStart: holdDuringRollout,
+		ignoredByHealth: holdDuringOutages,
 	} {
 		t.Run(ignored, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {

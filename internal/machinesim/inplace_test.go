@@ -115,7 +115,9 @@ func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 		"paused in between and resumed": {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused }, 2},
 		"fewer in between":              {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 1 }, 1},
 		"more in between":               {inPlaceUpdate("1", "0", auto), 1, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 2 }, 1},
-		"rolling from some point on":    {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = rollingUpdate("0", "1") }, 1},
+		"rolling from some point on": {
+			inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = rollingUpdate("0", "1") }, 1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRolling(t, 1, tc.strategy, tc.replicas)
@@ -164,7 +166,8 @@ func TestInPlaceManual(t *testing.T) {
 // userSelects has a user select one of the Nodes that are candidates.
 func (r *rolling) userSelects() {
 	for _, node := range sorted(r.nodes.now()) {
-		if node.Labels[v1alpha1.LabelCandidateForUpdate] == "true" && node.Labels[v1alpha1.LabelSelectedForUpdate] == "" && (r.instant || r.dice.IntN(2) == 0) {
+		if node.Labels[v1alpha1.LabelCandidateForUpdate] == "true" && node.Labels[v1alpha1.LabelSelectedForUpdate] == "" &&
+			(r.instant || r.dice.IntN(2) == 0) {
 			r.note("the user selects %s", node.Name)
 			node = node.DeepCopy()
 			node.Labels[v1alpha1.LabelSelectedForUpdate] = "true"
@@ -216,7 +219,8 @@ func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 			}
 			t.Logf("%d writes for %d selections", writes, selections)
 			if selections < 1 || selections > replicas || writes > 1+2*selections {
-				t.Errorf("%d writes for %d selections of %d machines, want the revision and two for each selection:\n%s", writes, selections, replicas, r.tale())
+				t.Errorf("%d writes for %d selections of %d machines, want the revision and two for each selection:\n%s",
+					writes, selections, replicas, r.tale())
 			}
 		})
 	}
@@ -226,12 +230,14 @@ func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 // is left in the end, and no Node is selected any more that was not about to be.
 func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
 	for name, is := range map[string]moment{
-		"a Node is about to be selected": {writes: func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }},
-		"a Node is selected":             {shows: v1alpha1.NodeReasonSelectedForUpdate},
-		"a Node is updated":              {shows: v1alpha1.NodeReasonReadyForUpdate},
-		"an update has succeeded":        {shows: v1alpha1.NodeReasonUpdateSuccessful},
-		"an update has failed":           {shows: v1alpha1.NodeReasonUpdateFailed},
-		"a machine changes its set":      {writes: isTransfer},
+		"a Node is about to be selected": {
+			writes: func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" },
+		},
+		"a Node is selected":        {shows: v1alpha1.NodeReasonSelectedForUpdate},
+		"a Node is updated":         {shows: v1alpha1.NodeReasonReadyForUpdate},
+		"an update has succeeded":   {shows: v1alpha1.NodeReasonUpdateSuccessful},
+		"an update has failed":      {shows: v1alpha1.NodeReasonUpdateFailed},
+		"a machine changes its set": {writes: isTransfer},
 	} {
 		for i := range worlds.Some(*seeds) {
 			seed := *first + uint64(i)
@@ -283,7 +289,9 @@ func (r *rolling) stormUntil(is moment) {
 		defer func() { r.delays = nil }()
 	}
 	for range 3000 {
-		if reached = reached || slices.ContainsFunc(sorted(r.nodes.now()), func(n *corev1.Node) bool { return is.shows != "" && machinefacts.InPlaceStage(n) == is.shows }); reached {
+		if reached = reached || slices.ContainsFunc(sorted(r.nodes.now()), func(n *corev1.Node) bool {
+			return is.shows != "" && machinefacts.InPlaceStage(n) == is.shows
+		}); reached {
 			return
 		}
 		r.storm(1)
@@ -295,7 +303,8 @@ func (r *rolling) stormUntil(is moment) {
 func (r *rolling) chosen() (names []string) {
 	noted := r.deployment().Annotations[v1alpha1.AnnotationSelecting]
 	for _, node := range sorted(r.nodes.now()) {
-		if node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" || strings.Contains(noted, strconv.Quote(node.Labels[v1alpha1.LabelMachineName])) {
+		if node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" ||
+			strings.Contains(noted, strconv.Quote(node.Labels[v1alpha1.LabelMachineName])) {
 			names = append(names, node.Name)
 		}
 	}

@@ -75,7 +75,8 @@ func (r *rolling) updateInPlace(name string) {
 		}
 	case phase == v1alpha1.MachineInPlaceUpdateSuccessful:
 		r.setPhase(m, v1alpha1.MachineRunning)
-	case phase == v1alpha1.MachineInPlaceUpdateFailed && result == v1alpha1.UpdateResultSuccessful && stage == v1alpha1.NodeReasonUpdateSuccessful:
+	case phase == v1alpha1.MachineInPlaceUpdateFailed && result == v1alpha1.UpdateResultSuccessful &&
+		stage == v1alpha1.NodeReasonUpdateSuccessful:
 		r.setPhase(m, v1alpha1.MachineInPlaceUpdateSuccessful) // the agent was late
 	case phase == v1alpha1.MachineInPlaceUpdateFailed && result != v1alpha1.UpdateResultSuccessful:
 		if !r.keepsFailed && r.isOver(m, 5*time.Minute) {
@@ -90,7 +91,8 @@ func (r *rolling) updateInPlace(name string) {
 		r.setPhase(m, v1alpha1.MachineInPlaceUpdateSuccessful)
 	case stage == v1alpha1.NodeReasonUpdateFailed && phase == v1alpha1.MachineInPlaceUpdating:
 		r.setPhase(m, v1alpha1.MachineInPlaceUpdateFailed)
-	case candidate && result == "" && (stage == "" || stage == v1alpha1.NodeReasonUpdateSuccessful || stage == v1alpha1.NodeReasonUpdateFailed):
+	case candidate && result == "" &&
+		(stage == "" || stage == v1alpha1.NodeReasonUpdateSuccessful || stage == v1alpha1.NodeReasonUpdateFailed):
 		r.setStage(node, v1alpha1.NodeReasonCandidateForUpdate)
 	case stage == v1alpha1.NodeReasonCandidateForUpdate && node.Labels[v1alpha1.LabelSelectedForUpdate] == "true":
 		r.setStage(node, v1alpha1.NodeReasonSelectedForUpdate)
@@ -150,7 +152,8 @@ func (r *rolling) agent(node *corev1.Node) {
 		case set != nil:
 			node.Annotations[has] = set.Spec.Template.Annotations["template"]
 		case d != nil && d.DeletionTimestamp == nil:
-			r.Fatalf("seed %d: %s is updated for the set %q, which does not exist:\n%s", r.seed, node.Name, node.Annotations[v1alpha1.AnnotationUpdateTo], r.tale())
+			r.Fatalf("seed %d: %s is updated for the set %q, which does not exist:\n%s",
+				r.seed, node.Name, node.Annotations[v1alpha1.AnnotationUpdateTo], r.tale())
 		}
 	}
 	r.nodes.update(node)
@@ -208,8 +211,10 @@ func (r *rolling) checkTemplates() {
 		if there && r.pool != nil && (r.isBeingApplied(node) || m.Annotations[fleetv1alpha1.AnnotationMachineConfig] == "") {
 			continue
 		}
-		if there && m.DeletionTimestamp == nil && node.Labels[v1alpha1.LabelUpdateResult] == "" && node.Annotations[has] != m.Annotations["template"] {
-			r.Fatalf("seed %d: %s is of template %s and its VM has %s:\n%s", r.seed, m.Name, m.Annotations["template"], node.Annotations[has], r.tale())
+		if there && m.DeletionTimestamp == nil && node.Labels[v1alpha1.LabelUpdateResult] == "" &&
+			node.Annotations[has] != m.Annotations["template"] {
+			r.Fatalf("seed %d: %s is of template %s and its VM has %s:\n%s",
+				r.seed, m.Name, m.Annotations["template"], node.Annotations[has], r.tale())
 		}
 	}
 }

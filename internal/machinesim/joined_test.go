@@ -166,7 +166,8 @@ func (r *rolling) daemon(node *corev1.Node) {
 		return
 	case !node.Spec.Unschedulable:
 		r.Fatalf("seed %d: %s applies %s, and is not drained:\n%s", r.seed, node.Name, desired, r.tale())
-	case desired == rendered+r.pool.breaks, r.fails > 0 && r.dice.IntN(r.fails) == 0, state == string(fleetv1alpha1.StateDegraded) && r.dice.IntN(20) > 0:
+	case desired == rendered+r.pool.breaks, r.fails > 0 && r.dice.IntN(r.fails) == 0,
+		state == string(fleetv1alpha1.StateDegraded) && r.dice.IntN(20) > 0:
 		a[prefix.State()] = string(fleetv1alpha1.StateDegraded)
 	default:
 		a[prefix.CurrentConfig()], a[prefix.State()], a[prefix.DesiredDrain()] = desired, string(fleetv1alpha1.StateWorking), uncordon
@@ -183,7 +184,8 @@ func (r *rolling) mustHaveTarget() {
 	}
 	for _, m := range sorted(r.machines.now()) {
 		node := r.nodes.now()[nodeName(m.Name)]
-		if node.Annotations[prefix.CurrentConfig()] != target || node.Annotations[prefix.DesiredConfig()] != target || m.Annotations[fleetv1alpha1.AnnotationMachineConfig] != target {
+		if node.Annotations[prefix.CurrentConfig()] != target || node.Annotations[prefix.DesiredConfig()] != target ||
+			m.Annotations[fleetv1alpha1.AnnotationMachineConfig] != target {
 			r.Errorf("seed %d: machine %v, Node %v, want %s:\n%s", r.seed, m.Annotations, node.Annotations, target, r.tale())
 		}
 	}
@@ -195,7 +197,9 @@ func (r *rolling) mustHaveTarget() {
 // daemon applies anything on a Node that is not drained, and in the end all Nodes have the last
 // target.
 func TestJoinedPoolUnderFaults(t *testing.T) {
-	strategies := []v1alpha1.MachineDeploymentStrategy{inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("50%", "50%", auto)}
+	strategies := []v1alpha1.MachineDeploymentStrategy{
+		inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("50%", "50%", auto),
+	}
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
 		dice := newDice(seed * 7919)

@@ -112,7 +112,8 @@ func TestSetThatCreatesBeyondItsSizeIsFrozenAndRecovers(t *testing.T) {
 				}
 			}
 			if tooMany == 0 {
-				t.Fatalf("frozen with %d machines for %d replicas: the first count that shows too many decides nothing", len(r.machines.now()), set.Spec.Replicas)
+				t.Fatalf("frozen with %d machines for %d replicas: the first count that shows too many decides nothing",
+					len(r.machines.now()), set.Spec.Replicas)
 			}
 			r.most, r.steady = len(r.machines.now()), false
 			r.withoutFaults(20 * time.Minute)

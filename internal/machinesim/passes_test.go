@@ -35,7 +35,8 @@ func (p *process) disruptions(slot int) []disruption.Disruption {
 func (p *process) reconcileSet(slot int) {
 	c := p.shown[slot]
 	w := scale.World{Now: p.clock(), Disruptions: p.disruptions(slot), Done: scale.Done{
-		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
+		Adopted: map[types.UID]bool{},
 	}}
 	for _, set := range sorted(catchUp(p.world, p.sets, &c.sets)) {
 		if slotOf(set) == slot {
@@ -202,13 +203,16 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	}
 	switch action {
 	case lifecycle.Rest, lifecycle.Save:
-	case lifecycle.ReadSecret, lifecycle.AddFinalizers, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate,
+	case lifecycle.ReadSecret, lifecycle.AddFinalizers, lifecycle.DeleteMachine, lifecycle.PatchNode,
+		lifecycle.DrainPreserved, lifecycle.DrainForUpdate,
 		lifecycle.FindNodeClaims, lifecycle.FindVMClaims, lifecycle.ReadConfig, lifecycle.AskCloud:
 		p.Fatalf("unexpected %s", action)
 	case lifecycle.FindVM:
 		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
 		if v != nil {
-			w.VM = lifecycle.VMFact{State: lifecycle.VMPresent, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name}}
+			w.VM = lifecycle.VMFact{
+				State: lifecycle.VMPresent, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name},
+			}
 		}
 	case lifecycle.CheckFields:
 		w.Class.Fields.Read = true
@@ -220,7 +224,9 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		if v == nil {
 			p.vms[w.Machine.UID] = &vm{machine: w.Machine.Name, boots: p.now.Add(bootTime)}
 		}
-		w.VM = lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name}}
+		w.VM = lifecycle.VMFact{
+			State: lifecycle.VMUninitialized, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name},
+		}
 	case lifecycle.InitializeVM:
 		w.VM.State = lifecycle.VMPresent
 	case lifecycle.DeleteVM:
@@ -239,7 +245,9 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		w.Node.Node = v.node
 	case lifecycle.SetTerminating:
 		v.node = v.node.DeepCopy()
-		v.node.Status.Conditions = append(v.node.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
+		v.node.Status.Conditions = append(v.node.Status.Conditions, corev1.NodeCondition{
+			Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue,
+		})
 		w.Node.Node = v.node
 	case lifecycle.DrainNode: // its Nodes have no pods
 		w.Drain.State = drain.Drained

@@ -165,8 +165,9 @@ func (r *rolling) copy() *rolling {
 	w.machines.history = []map[string]*v1alpha1.Machine{r.machines.now()}
 	w.nodes.history = []map[string]*corev1.Node{r.nodes.now()}
 	c := &rolling{
-		world: w, broken: r.broken, tooLate: maps.Clone(r.tooLate), ends: map[types.UID]time.Time{}, least: r.least, most: r.most, resized: r.resized, steady: r.steady,
-		recreates: r.recreates, predicts: r.predicts, inPlace: r.inPlace, manual: r.manual, instant: r.instant, fails: r.fails,
+		world: w, broken: r.broken, tooLate: maps.Clone(r.tooLate), ends: map[types.UID]time.Time{}, least: r.least, most: r.most,
+		resized: r.resized, steady: r.steady, recreates: r.recreates, predicts: r.predicts, inPlace: r.inPlace, manual: r.manual,
+		instant: r.instant, fails: r.fails,
 	}
 	c.replaceOwner()
 	return c
@@ -175,12 +176,14 @@ func (r *rolling) copy() *rolling {
 // state is the part of the world that decides about the next steps.
 func (r *rolling) state() string {
 	d := r.deployment()
-	words := []string{fmt.Sprintf("%d %v %s %s %d", d.Spec.Replicas, d.Spec.Paused, d.Spec.Template.Annotations["template"], d.Annotations, d.Generation-d.Status.ObservedGeneration)}
+	words := []string{fmt.Sprintf("%d %v %s %s %d",
+		d.Spec.Replicas, d.Spec.Paused, d.Spec.Template.Annotations["template"], d.Annotations, d.Generation-d.Status.ObservedGeneration)}
 	for _, c := range d.Status.Conditions {
 		words = append(words, fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Reason))
 	}
 	for _, set := range sorted(r.sets.now()) {
-		words = append(words, fmt.Sprintf("%s %d %v %v %s", set.Name, set.Spec.Replicas, set.DeletionTimestamp != nil, set.Annotations, set.Labels[v1alpha1.LabelScaleUpDisabled]))
+		words = append(words, fmt.Sprintf("%s %d %v %v %s",
+			set.Name, set.Spec.Replicas, set.DeletionTimestamp != nil, set.Annotations, set.Labels[v1alpha1.LabelScaleUpDisabled]))
 	}
 	for _, m := range sorted(r.machines.now()) {
 		words = append(words, fmt.Sprintf("%s %s %v", m.Name, m.Status.CurrentStatus.Phase, m.DeletionTimestamp != nil))
@@ -189,7 +192,8 @@ func (r *rolling) state() string {
 		}
 	}
 	for _, node := range sorted(r.nodes.now()) {
-		words = append(words, fmt.Sprintf("%s %s %v %v %d", node.Name, machinefacts.InPlaceStage(node), node.Labels, node.Annotations, len(node.Spec.Taints)))
+		words = append(words,
+			fmt.Sprintf("%s %s %v %v %d", node.Name, machinefacts.InPlaceStage(node), node.Labels, node.Annotations, len(node.Spec.Taints)))
 	}
 	slices.Sort(words[1:])
 	return strings.Join(words, "\n")

@@ -125,7 +125,9 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 		return r.createSet(w, v.Sets[0])
 	case rollout.Update:
 		for _, set := range v.Sets {
-			if i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID }); set.Spec.Replicas != w.Owned[i].Spec.Replicas {
+			if i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool {
+				return s.UID == set.UID
+			}); set.Spec.Replicas != w.Owned[i].Spec.Replicas {
 				set = r.predict(set, rollout.IsReplaced(w.Deployment, w.Owned[i], set))
 			}
 			stored, goOn := put(r, r.sets, set)

@@ -68,7 +68,8 @@ func (r *rolling) freeze(set *v1alpha1.MachineSet, frozen bool) {
 func TestRolloutsUnderFaults(t *testing.T) {
 	recreate := v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}
 	strategies := []v1alpha1.MachineDeploymentStrategy{
-		rollingUpdate("1", "0"), rollingUpdate("0", "1"), rollingUpdate("2", "1"), rollingUpdate("50%", "50%"), rollingUpdate("3", "0"), recreate, {},
+		rollingUpdate("1", "0"), rollingUpdate("0", "1"), rollingUpdate("2", "1"), rollingUpdate("50%", "50%"), rollingUpdate("3", "0"), recreate,
+		{},
 	}
 	underFaults(t, strategies, 150, 90*time.Minute, func(*rolling) {})
 }

@@ -69,7 +69,10 @@ const rolled = "d"
 func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
 	t.Helper()
 	w := newEmptyWorld(t, seed)
-	r := &rolling{world: w, shows: map[string]metav1.Object{}, broken: map[string]bool{}, refused: map[string]bool{}, tooLate: map[string]bool{}, failed: map[types.UID]bool{}, ends: map[types.UID]time.Time{}}
+	r := &rolling{
+		world: w, shows: map[string]metav1.Object{}, broken: map[string]bool{}, refused: map[string]bool{}, tooLate: map[string]bool{},
+		failed: map[types.UID]bool{}, ends: map[types.UID]time.Time{},
+	}
 	r.counts = newCounting(seed)
 	labels := map[string]string{v1alpha1.LabelName: rolled}
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{

@@ -45,13 +45,15 @@ func (s *store[T]) change(f func(all map[string]T)) {
 func about(obj any) string {
 	switch o := obj.(type) {
 	case *v1alpha1.Machine:
-		return fmt.Sprintf("of %s, %s since %s, deleted %v, priority %q, marked %q", setOf(o), o.Status.CurrentStatus.Phase, o.Status.CurrentStatus.LastUpdateTime.Sub(start),
+		return fmt.Sprintf("of %s, %s since %s, deleted %v, priority %q, marked %q",
+			setOf(o), o.Status.CurrentStatus.Phase, o.Status.CurrentStatus.LastUpdateTime.Sub(start),
 			o.DeletionTimestamp != nil, o.Annotations[v1alpha1.AnnotationPriority], o.Annotations[v1alpha1.AnnotationMarkedForDeletionTime])
 	case *v1alpha1.MachineDeployment:
 		return fmt.Sprintf("replicas %d, disruptions %q, named %q, selecting %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationDisruptions],
 			o.Annotations[v1alpha1.AnnotationTriggerDeletion], o.Annotations[v1alpha1.AnnotationSelecting])
 	case *v1alpha1.MachineSet:
-		return fmt.Sprintf("size %d, scaled %q, scale-up disabled %q, intents %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler],
+		return fmt.Sprintf("size %d, scaled %q, scale-up disabled %q, intents %s",
+			o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler],
 			o.Labels[v1alpha1.LabelScaleUpDisabled], o.Annotations[v1alpha1.AnnotationIntents])
 	case *corev1.Node:
 		return fmt.Sprintf("%s, candidate %q, selected %q, %s, to %s", machinefacts.InPlaceStage(o), o.Labels[v1alpha1.LabelCandidateForUpdate],

@@ -64,8 +64,8 @@ type world struct {
 func newWorld(t *testing.T, seed uint64, deployments int, replicas int32, processes int) *world {
 	t.Helper()
 	w := &world{
-		T: t, seed: seed, dice: rand.New(rand.NewPCG(seed, seed)), now: start, vms: map[types.UID]*vm{}, created: map[string]bool{}, sick: map[string]bool{},
-		replicas: replicas, slots: deployments, texts: map[string]string{}, breakersSeen: map[string]bool{},
+		T: t, seed: seed, dice: rand.New(rand.NewPCG(seed, seed)), now: start, vms: map[types.UID]*vm{}, created: map[string]bool{},
+		sick: map[string]bool{}, replicas: replicas, slots: deployments, texts: map[string]string{}, breakersSeen: map[string]bool{},
 		limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: disruption.DefaultThresholds()},
 	}
 	w.deployments = newStore[*v1alpha1.MachineDeployment](w)

@@ -90,7 +90,9 @@ func annotationsOf(namespace *metav1.PartialObjectMetadata) map[string]string {
 
 // permitted returns a watch that records that it is permitted. The reflector begins it with what a
 // list has shown.
-func (n *Namespaces) permitted(begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (n *Namespaces) permitted(
+	begin func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		events, err := begin(ctx, options)
 		if err == nil && n.denied.Swap(false) {

@@ -86,7 +86,8 @@ func TestRelate(t *testing.T) {
 
 func TestIsBound(t *testing.T) {
 	for bound, want := range map[string]bool{
-		"ns/m/u": true, "other/m/u": false, "ns/other/u": false, "ns/m/v": false, "": false, "ns/m": false, "ns/m/u/v": false, "//u": false, "ns/m/": false,
+		"ns/m/u": true, "other/m/u": false, "ns/other/u": false, "ns/m/v": false, "": false, "ns/m": false, "ns/m/u/v": false, "//u": false,
+		"ns/m/": false,
 	} {
 		if got := IsBound(machine(vm), node(vm, bound, "")); got != want {
 			t.Errorf("bound to %q: %t, want %t", bound, got, want)
@@ -102,7 +103,9 @@ func TestOtherClaimants(t *testing.T) {
 		}}
 	}
 	m, older, same := at("ns", "m", "u", 0), at("older", "m", "a", time.Minute), at("of-the-same-second", "m", "b", 0)
-	got := OtherClaimants(m, []*v1alpha1.Machine{m, older, same, at("younger", "m", "c", -time.Second), at("older", "of-another-name", "d", time.Minute)})
+	got := OtherClaimants(m, []*v1alpha1.Machine{
+		m, older, same, at("younger", "m", "c", -time.Second), at("older", "of-another-name", "d", time.Minute),
+	})
 	if want := []*v1alpha1.Machine{older, same}; !slices.Equal(got, want) {
 		t.Errorf("claimants %v, want %v", got, want)
 	}

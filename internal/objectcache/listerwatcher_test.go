@@ -28,7 +28,9 @@ func TestListIsConsistentForAllOptions(t *testing.T) {
 			return watch.NewFake(), nil
 		},
 	}}
-	requested := metav1.ListOptions{ResourceVersion: "0", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Limit: 5, Continue: "next"}
+	requested := metav1.ListOptions{
+		ResourceVersion: "0", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, Limit: 5, Continue: "next",
+	}
 	if _, err := l.ListWithContext(t.Context(), requested); err != nil {
 		t.Fatal(err)
 	}

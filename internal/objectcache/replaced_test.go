@@ -43,10 +43,12 @@ func TestObjectInThePlaceOfAnother(t *testing.T) {
 		apply func(m *Mirror[*corev1.Pod])
 		want  []string // with what the cache has during each call
 	}{
-		"event":                     {func(m *Mirror[*corev1.Pod]) { _ = m.Update(created("new", "7")) }, replaced},
-		"list":                      {func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("new", "7")}, "9") }, replaced},
-		"change of the same object": {func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("old", "7")}, "9") }, []string{"1: old>old has old", "2: old>old has old"}},
-		"older":                     {func(m *Mirror[*corev1.Pod]) { _ = m.Update(created("new", "4")) }, nil},
+		"event": {func(m *Mirror[*corev1.Pod]) { _ = m.Update(created("new", "7")) }, replaced},
+		"list":  {func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("new", "7")}, "9") }, replaced},
+		"change of the same object": {
+			func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("old", "7")}, "9") }, []string{"1: old>old has old", "2: old>old has old"},
+		},
+		"older": {func(m *Mirror[*corev1.Pod]) { _ = m.Update(created("new", "4")) }, nil},
 		"its deletion is late": {func(m *Mirror[*corev1.Pod]) {
 			_ = m.Update(created("new", "7"))
 			_ = m.Delete(created("old", "6"))

@@ -60,7 +60,8 @@ func TestStoreKeepsTheNewestVersion(t *testing.T) {
 		{child(7, false), "7"},
 	} {
 		s.Put(step.put, false)
-		if got, ok := s.Find(key("a")); !ok || got.GetResourceVersion() != step.version || len(s.Each()) != 1 || len(s.InSlot(1)) != 1 || len(s.InNamespace("n")) != 1 {
+		if got, ok := s.Find(key("a")); !ok || got.GetResourceVersion() != step.version || len(s.Each()) != 1 || len(s.InSlot(1)) != 1 ||
+			len(s.InNamespace("n")) != 1 {
 			t.Errorf("after version %s: %v, want version %s, stored once", step.put.GetResourceVersion(), got, step.version)
 		}
 	}

@@ -21,7 +21,9 @@ import (
 var setKind = schema.GroupVersionKind{Group: "g", Version: "v", Kind: "MachineSet"}
 
 func machine(name string, parent *v1alpha1.MachineSet) *v1alpha1.Machine {
-	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), Labels: map[string]string{"a": "b"}}}
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), Labels: map[string]string{"a": "b"}},
+	}
 	if parent != nil {
 		Adopt(m, parent, setKind)
 	}
@@ -198,7 +200,9 @@ func TestLookAgain(t *testing.T) {
 	live := map[string]*v1alpha1.Machine{"changed": at("changed", "2"), "new": at("new", "2"), "taken": adopted, "replaced": replaced}
 	orphans := []*v1alpha1.Machine{at("same", "1"), at("changed", "1"), at("gone", "1"), at("taken", "1"), at("replaced", "1")}
 	tried := map[types.UID]bool{"same": true, "changed": true}
-	for _, found := range []*v1alpha1.Machine{at("same", "1"), at("changed", "2"), at("gone", "2"), at("taken", "2"), at("replaced", "2"), at("new", "2")} {
+	for _, found := range []*v1alpha1.Machine{
+		at("same", "1"), at("changed", "2"), at("gone", "2"), at("taken", "2"), at("replaced", "2"), at("new", "2"),
+	} {
 		var err error
 		orphans, err = LookAgain(orphans, tried, found, func(name string) (*v1alpha1.Machine, error) {
 			if m, there := live[name]; there {

@@ -27,7 +27,9 @@ type server struct {
 	prune   bool // drops the patched fields, as a CRD without them does
 }
 
-func (s *server) Patch(_ context.Context, _ string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*v1alpha1.Machine, error) {
+func (s *server) Patch(
+	_ context.Context, _ string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string,
+) (*v1alpha1.Machine, error) {
 	if s.fail != nil {
 		return nil, s.fail
 	}

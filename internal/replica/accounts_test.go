@@ -118,7 +118,9 @@ func TestMachinesMoveFromAReplicaThatItsCloudDoesNotAnswer(t *testing.T) {
 // over a slot.
 func TestCloudAwayForAllMovesNoSlot(t *testing.T) {
 	clouded(t, func(r *trial) {
-		away := r.network.disturb(&disturbance{name: "the cloud is away", there: true, back: true, of: func(q request) bool { return q.place == atCloud }})
+		away := r.network.disturb(&disturbance{
+			name: "the cloud is away", there: true, back: true, of: func(q request) bool { return q.place == atCloud },
+		})
 		r.grow()
 		reached := func() bool { return strings.Contains(fmt.Sprint(r.accountReports()), "Reached:true") }
 		if r.run(12*time.Minute, reached) { // in which slots move for load: new machines count more

@@ -41,7 +41,8 @@ func TestDeletionBudgetIsOneForAllReplicas(t *testing.T) {
 			t.Errorf("%d MachineDeployments have the condition DeletionsHeld with the reason DeletionBudget, want 3", n)
 		}
 		r.put(r.control, "namespaces", map[string]any{
-			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "a", "annotations": map[string]any{v1alpha1.AnnotationMaxDeletions: "0"}},
+			"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": "a", "annotations": map[string]any{v1alpha1.AnnotationMaxDeletions: "0"}},
 		})
 		r.run(5*time.Minute, func() bool { return r.left(unhealthy) == 0 && r.rootsHeld() == 0 })
 		if left, held := r.left(unhealthy), r.rootsHeld(); left > 0 || held > 0 || !r.fine() {
@@ -62,7 +63,8 @@ func (t *trial) breakOneOfEach() (machines map[string]bool) {
 		}
 		sets[owners[0].Name], machines[m.GetName()] = true, true
 		t.target.Edit("nodes", "", m.GetLabels()[v1alpha1.LabelNode], func(u *unstructured.Unstructured) {
-			_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "Ready", "status": "False"}}, "status", "conditions") // it is an object
+			// It is an object.
+			_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "Ready", "status": "False"}}, "status", "conditions")
 		})
 	}
 	return machines

@@ -37,7 +37,8 @@ func (c *clients) registerClocks(registerer prometheus.Registerer) {
 	for server, is := range c.clocks() {
 		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "mcf_clock_offset_seconds", ConstLabels: prometheus.Labels{"server": server},
-			Help: "By how many seconds the clock of this API server is ahead of the one of this replica, as far as its answers have shown; to the second, and not corrected up to 5 s.",
+			Help: "By how many seconds the clock of this API server is ahead of the one of this replica, as far as its answers have shown; " +
+				"to the second, and not corrected up to 5 s.",
 		}, func() float64 { return is.Ahead().Round(time.Second).Seconds() }))
 	}
 }
@@ -47,7 +48,9 @@ func (c *clients) clockRows() (rows []zpages.Row) {
 	for _, server := range []string{"control", "target"} {
 		if is := c.clocks()[server]; is != nil {
 			if ahead := is.Ahead(); ahead.Abs() > apianswers.ClockTolerance {
-				rows = append(rows, zpages.Row{Name: "Clock of the " + server + " cluster", Value: fmt.Sprintf("%s ahead of this process", ahead.Round(time.Second))})
+				rows = append(rows, zpages.Row{
+					Name: "Clock of the " + server + " cluster", Value: fmt.Sprintf("%s ahead of this process", ahead.Round(time.Second)),
+				})
 			}
 		}
 	}

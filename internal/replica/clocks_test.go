@@ -48,7 +48,8 @@ func (t *trial) checkTimes() {
 		for _, o := range t.control.List(resource) {
 			eachTime(o.Object, func(field string, at time.Time) {
 				if ahead := time.Until(at); ahead > exact || o.GetCreationTimestamp().Sub(at) > exact {
-					t.fail("%s %s/%s, created at %s, has the %s %s, %s from now", resource, o.GetNamespace(), o.GetName(), o.GetCreationTimestamp().UTC(), field, at, ahead)
+					t.fail("%s %s/%s, created at %s, has the %s %s, %s from now",
+						resource, o.GetNamespace(), o.GetName(), o.GetCreationTimestamp().UTC(), field, at, ahead)
 				}
 			})
 		}

@@ -30,7 +30,8 @@ func (c *controllers) addRenders(d *deps) (err error) {
 		Client: d.targetConfigs, Target: d.targetMetadata, Machines: d.machines.MachineV1alpha1(), Control: d.metadata, Namespace: o.Namespace,
 		Cache: m.cache, View: d.view, Nodes: d.cluster.Nodes, Written: m.pools, Prefix: o.Configs.prefix(),
 		Extensions: o.Configs.Extensions, Replaces: m.replaces,
-		Events: m.recorder(), Deletions: d.deletions, Gate: m.poolGate(), Clock: d.wall, Workers: poolWorkers, Metrics: d.metrics, Tracer: d.tracer,
+		Events: m.recorder(), Deletions: d.deletions, Gate: m.poolGate(), Clock: d.wall, Workers: poolWorkers, Metrics: d.metrics,
+		Tracer: d.tracer,
 	})
 	if err != nil {
 		return err

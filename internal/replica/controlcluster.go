@@ -50,7 +50,8 @@ func (c *controlCluster) Run(ctx context.Context) {
 		}
 		if ctx.Err() == nil && !reported {
 			reported = true
-			klog.FromContext(ctx).Error(err, "Failed to identify the control cluster; retrying. No orphaned VM is deleted until then, and VMs that are created until then never are",
+			klog.FromContext(ctx).Error(err,
+				"Failed to identify the control cluster; retrying. No orphaned VM is deleted until then, and VMs that are created until then never are",
 				"namespace", metav1.NamespaceSystem, "retryEvery", controlClusterRetry)
 		}
 		timer := c.clock.NewTimer(controlClusterRetry)

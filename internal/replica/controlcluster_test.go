@@ -61,7 +61,8 @@ func TestControlClusterIsReadUntilItIsKnown(t *testing.T) {
 			}
 			<-done
 			if got := cluster.ID(); got != "uid-1" || logged != c.errors || int(reads.Load()) != len(c.answers)+1 {
-				t.Errorf("%s: ID %q after %d reads, %d errors logged; want uid-1 after %d, and %d", name, got, reads.Load(), logged, len(c.answers)+1, c.errors)
+				t.Errorf("%s: ID %q after %d reads, %d errors logged; want uid-1 after %d, and %d",
+					name, got, reads.Load(), logged, len(c.answers)+1, c.errors)
 			}
 		})
 	}

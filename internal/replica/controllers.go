@@ -75,7 +75,8 @@ func (c *controllers) add(runs controller, collectors ...prometheus.Collector) {
 func (c *controllers) addMachines(d *deps) (err error) {
 	o := d.o
 	c.machines, err = machine.New(machine.Config{
-		Machines: d.machines.MachineV1alpha1(), Secrets: d.control.CoreV1(), Metadata: d.metadata, Namespace: o.Namespace, View: d.view, Targets: d.targets,
+		Machines: d.machines.MachineV1alpha1(), Secrets: d.control.CoreV1(), Metadata: d.metadata, Namespace: o.Namespace, View: d.view,
+		Targets: d.targets,
 		Servers: d.outages(), DrainConfirm: o.checks().drainConfirm(),
 		Drivers: d.drivers, ControlCluster: d.identity.ID, Events: d.recorder(v1alpha1.EventSourceMachine),
 		Deletions: d.deletions, Sets: d.written, Limits: o.Limits(), IsUnlabeled: d.slots.unlabeledNode,
@@ -93,9 +94,10 @@ func (c *controllers) addMachines(d *deps) (err error) {
 
 func (c *controllers) addSets(d *deps) (err error) {
 	c.sets, err = machineset.New(machineset.Config{
-		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Events: d.recorder(v1alpha1.EventSourceMachineSet), Deletions: d.deletions,
-		Gate:  d.slots.gate(policy.Set),
-		Clock: d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer, CountMinReady: d.o.Machine.CountMinReady,
+		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Events: d.recorder(v1alpha1.EventSourceMachineSet),
+		Deletions: d.deletions,
+		Gate:      d.slots.gate(policy.Set),
+		Clock:     d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer, CountMinReady: d.o.Machine.CountMinReady,
 		Written: d.written, Held: d.holds.Held, Rollout: d.rolloutOf, ClassProblem: c.machines.ClassProblem,
 		TargetProblem: func(namespace string) (string, bool) { return target.Problem(d.targets, namespace) },
 	})
@@ -108,9 +110,11 @@ func (c *controllers) addSets(d *deps) (err error) {
 
 func (c *controllers) addDeployments(d *deps) (err error) {
 	c.deployments, err = machinedeployment.New(machinedeployment.Config{
-		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Targets: d.targets, Events: d.recorder(v1alpha1.EventSourceMachineDeployment),
-		Gate:  d.slots.gate(policy.Deployment),
-		Clock: d.wall, Workers: d.o.ConcurrentSyncs, KeepFromAutoscaler: d.o.Machine.ScaleDownAnnotation, CountMinReady: d.o.Machine.CountMinReady,
+		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Targets: d.targets,
+		Events: d.recorder(v1alpha1.EventSourceMachineDeployment),
+		Gate:   d.slots.gate(policy.Deployment),
+		Clock:  d.wall, Workers: d.o.ConcurrentSyncs, KeepFromAutoscaler: d.o.Machine.ScaleDownAnnotation,
+		CountMinReady:     d.o.Machine.CountMinReady,
 		NoComponentsTaint: !d.o.Machine.ComponentsTaint,
 		Predict:           c.sets.Predict, Written: d.written,
 		Metrics: d.metrics, Tracer: d.tracer,
@@ -150,7 +154,8 @@ func (c *controllers) addNodes(d *deps) error {
 	}
 	nodes, err := node.New(node.Config{
 		Metadata: d.metadata, View: d.view, Targets: d.targets, Namespace: d.o.Namespace,
-		Gate: d.slots.nodeGate(), Clock: d.wall, Workers: runner.TenantsAtOnce, Metrics: d.metrics, Tracer: d.tracer, // one for each target cluster
+		// one for each target cluster
+		Gate: d.slots.nodeGate(), Clock: d.wall, Workers: runner.TenantsAtOnce, Metrics: d.metrics, Tracer: d.tracer,
 	})
 	if err != nil {
 		return err

@@ -87,7 +87,9 @@ func (t *trial) proxyAnswers() {
 }
 
 func (t *trial) cloudAway() {
-	t.forAWhile(time.Minute, &disturbance{name: "the cloud is away", there: true, back: true, of: func(q request) bool { return q.place == atCloud }})
+	t.forAWhile(time.Minute, &disturbance{
+		name: "the cloud is away", there: true, back: true, of: func(q request) bool { return q.place == atCloud },
+	})
 }
 
 // place draws a place, or "" for all of them.

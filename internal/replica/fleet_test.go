@@ -93,7 +93,8 @@ func TestWholeFleet(t *testing.T) {
 				served[of.lasting] = append(served[of.lasting], of.served...)
 				if of.wrong != "" {
 					failed++
-					t.Errorf("seed %d (lasting: %s): %s (replay: go test ./internal/replica -run TestWholeFleet -v -seed=%d)", *first+i, of.lasting, of.wrong, *first+i)
+					t.Errorf("seed %d (lasting: %s): %s (replay: go test ./internal/replica -run TestWholeFleet -v -seed=%d)",
+						*first+i, of.lasting, of.wrong, *first+i)
 				}
 				mu.Unlock()
 			}
@@ -107,6 +108,7 @@ func TestWholeFleet(t *testing.T) {
 			continue
 		}
 		slices.Sort(all)
-		t.Logf("lasting fault %q: %d changes at rest, served after %s (median), %s (99 %%), %s (longest)", name, len(all), all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+		t.Logf("lasting fault %q: %d changes at rest, served after %s (median), %s (99 %%), %s (longest)",
+			name, len(all), all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
 	}
 }

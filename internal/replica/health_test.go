@@ -37,14 +37,26 @@ func TestReadiness(t *testing.T) {
 		failed  map[string]string
 		notes   []string
 	}{
-		"fit":                     {health: shardsession.Health{Fitness: fit}},
-		"the loop hangs":          {loop: errors.New("no answer"), failed: map[string]string{checkLoop: "no answer"}},
-		"suspended":               {health: shardsession.Health{Fitness: fit, Suspended: true}, failed: map[string]string{checkLease: "the session does not hold its Lease, or its fence has passed"}},
-		"Leases are not listed":   {health: shardsession.Health{Fitness: member.Fitness{Reason: "not listed"}}, failed: map[string]string{checkLeases: "not listed"}},
-		"blind":                   {health: shardsession.Health{Fitness: member.Fitness{Acts: true, Reason: "blind"}}, failed: map[string]string{checkLeases: "blind"}},
-		"a slot waits":            {health: shardsession.Health{Fitness: fit, Waiting: map[int]string{1: "Machines", 2: "Machines", 3: nodesKind}}, failed: map[string]string{checkSlots: "2 slots wait for their objects: Machines"}},
-		"a slot waits for Nodes":  {health: shardsession.Health{Fitness: fit, Waiting: map[int]string{3: nodesKind}}},
-		"the target cluster away": {health: shardsession.Health{Fitness: member.Fitness{Acts: true, Observes: true, Serves: failing, Reason: "no Nodes"}}, notes: []string{"target cluster default: no Nodes; readiness does not depend on it"}},
+		"fit":            {health: shardsession.Health{Fitness: fit}},
+		"the loop hangs": {loop: errors.New("no answer"), failed: map[string]string{checkLoop: "no answer"}},
+		"suspended": {health: shardsession.Health{Fitness: fit, Suspended: true}, failed: map[string]string{
+			checkLease: "the session does not hold its Lease, or its fence has passed",
+		}},
+		"Leases are not listed": {
+			health: shardsession.Health{Fitness: member.Fitness{Reason: "not listed"}}, failed: map[string]string{checkLeases: "not listed"},
+		},
+		"blind": {
+			health: shardsession.Health{Fitness: member.Fitness{Acts: true, Reason: "blind"}}, failed: map[string]string{checkLeases: "blind"},
+		},
+		"a slot waits": {
+			health: shardsession.Health{Fitness: fit, Waiting: map[int]string{1: "Machines", 2: "Machines", 3: nodesKind}},
+			failed: map[string]string{checkSlots: "2 slots wait for their objects: Machines"},
+		},
+		"a slot waits for Nodes": {health: shardsession.Health{Fitness: fit, Waiting: map[int]string{3: nodesKind}}},
+		"the target cluster away": {
+			health: shardsession.Health{Fitness: member.Fitness{Acts: true, Observes: true, Serves: failing, Reason: "no Nodes"}},
+			notes:  []string{"target cluster default: no Nodes; readiness does not depend on it"},
+		},
 		"the control cluster away": {
 			health:  shardsession.Health{Fitness: member.Fitness{Acts: true, Observes: true, Serves: failing, Reason: "no Machines"}},
 			control: "no Machines", failed: map[string]string{checkControl: "no Machines"},

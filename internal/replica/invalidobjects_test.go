@@ -168,7 +168,9 @@ func (t *trial) putClassOf(of invalidObject, fields map[string]any) {
 	if t.control.Edit("machineclasses", "a", of.name, set) {
 		return
 	}
-	document := map[string]any{"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": "a", "name": of.name}}
+	document := map[string]any{
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": "a", "name": of.name},
+	}
 	set(&unstructured.Unstructured{Object: document})
 	t.put(t.control, "machineclasses", document)
 }

@@ -206,7 +206,8 @@ func (f *kubeconfigFile) update() (changed bool, err error) {
 		return false, err
 	}
 	before, after := f.read.config, read.config
-	if read.text == f.read.text && before.BearerToken == after.BearerToken && reflect.DeepEqual(before.TLSClientConfig, after.TLSClientConfig) {
+	if read.text == f.read.text && before.BearerToken == after.BearerToken &&
+		reflect.DeepEqual(before.TLSClientConfig, after.TLSClientConfig) {
 		return false, nil
 	}
 	if before.Host != after.Host || before.APIPath != after.APIPath {

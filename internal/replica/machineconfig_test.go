@@ -19,7 +19,8 @@ const poolsOfTrial = 8
 func (t *trial) putConfig(resource, kind, name string, labels, spec map[string]any) {
 	t.Helper()
 	_, err := t.target.Put(resource, map[string]any{
-		"apiVersion": "fleet.machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": name, "labels": labels}, "spec": spec,
+		"apiVersion": "fleet.machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": name, "labels": labels},
+		"spec": spec,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,13 +35,16 @@ func (t *trial) putPools(argument string) {
 	for i := range poolsOfTrial {
 		spec := map[string]any{"machineConfigSelector": role, "nodeSelector": role}
 		if i%2 == 1 {
-			spec = map[string]any{"machineConfigSelector": role, "machineRef": map[string]any{"kind": "MachineDeployment", "namespace": "a", "name": fmt.Sprint("d", i)}}
+			spec = map[string]any{
+				"machineConfigSelector": role, "machineRef": map[string]any{"kind": "MachineDeployment", "namespace": "a", "name": fmt.Sprint("d", i)},
+			}
 		}
 		t.putConfig("machineconfigpools", "MachineConfigPool", fmt.Sprint("p", i), map[string]any{"size": "small"}, spec)
 	}
 	t.putConfig("machineconfigs", "MachineConfig", "00-a", map[string]any{"role": "a"}, map[string]any{"kernelArguments": []any{argument}})
 	t.putConfig("kubeletconfigs", "KubeletConfig", "k", nil, map[string]any{
-		"machineConfigPoolSelector": map[string]any{"matchLabels": map[string]any{"size": "small"}}, "kubeletConfig": map[string]any{"maxPods": int64(50)},
+		"machineConfigPoolSelector": map[string]any{"matchLabels": map[string]any{"size": "small"}},
+		"kubeletConfig":             map[string]any{"maxPods": int64(50)},
 	})
 	t.putConfig("controllerconfigs", "ControllerConfig", "machine-config-controller", nil, map[string]any{"roles": []any{"a"}})
 }
@@ -112,7 +116,8 @@ func TestPoolsAreServedAcrossTakeOvers(t *testing.T) {
 					t.Errorf("%d RenderedMachineConfigs for %d pools", n, poolsOfTrial)
 				}
 				until("all generated", func() bool {
-					return r.isTrue("kubeletconfigs", "k", "Accepted") && r.isTrue("controllerconfigs", "machine-config-controller", "TemplateControllerCompleted") &&
+					return r.isTrue("kubeletconfigs", "k", "Accepted") &&
+						r.isTrue("controllerconfigs", "machine-config-controller", "TemplateControllerCompleted") &&
 						len(r.target.List("machineconfigs")) == poolsOfTrial+1
 				})
 				r.putConfig("machineconfigs", "MachineConfig", "00-a", map[string]any{"role": "a"}, map[string]any{"kernelArguments": []any{"two"}})

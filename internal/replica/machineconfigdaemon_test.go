@@ -110,7 +110,8 @@ func (m *daemon) step(d *daemons, node *apiserver.Object) {
 	}
 	v := lifecycle.Decide(w)
 	report := map[string]string{
-		prefix.CurrentConfig(): v.Report.Current, prefix.State(): string(v.Report.State), prefix.Reason(): v.Report.Reason, prefix.DesiredDrain(): v.Report.Drain,
+		prefix.CurrentConfig(): v.Report.Current, prefix.State(): string(v.Report.State), prefix.Reason(): v.Report.Reason,
+		prefix.DesiredDrain(): v.Report.Drain,
 	}
 	differs := func(key string) bool { return annotations[key] != report[key] }
 	if slices.ContainsFunc([]string{prefix.CurrentConfig(), prefix.State(), prefix.Reason(), prefix.DesiredDrain()}, differs) {

@@ -85,7 +85,8 @@ func (j *joined) putTyped(resource, kind string, o any) {
 func (j *joined) configure(content string) string {
 	j.Helper()
 	mc := &fleetv1alpha1.MachineConfig{ObjectMeta: metav1.ObjectMeta{Name: "00-base", Labels: map[string]string{"pool": "p"}}}
-	mc.Spec.Config.Raw = fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,%s"}}]}}`, content)
+	mc.Spec.Config.Raw = fmt.Appendf(nil,
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,%s"}}]}}`, content)
 	w := merge.World{Now: time.Now(), Pool: j.pool, Configs: []*fleetv1alpha1.MachineConfig{mc}, Replaced: true}
 	v := merge.Prepare(w).Decide(w)
 	if v.Create == nil {
@@ -157,7 +158,8 @@ func (j *joined) haveAll(config string) bool {
 		a := node.GetAnnotations()
 		p := fleetv1alpha1.DaemonPrefix
 		cordoned, _, _ := unstructured.NestedBool(node.Object, "spec", "unschedulable")
-		if a[p.CurrentConfig()] != config || a[p.DesiredConfig()] != config || a[p.State()] != "done" || cordoned || node.GetLabels()[v1alpha1.LabelUpdateResult] != "" {
+		if a[p.CurrentConfig()] != config || a[p.DesiredConfig()] != config || a[p.State()] != "done" || cordoned ||
+			node.GetLabels()[v1alpha1.LabelUpdateResult] != "" {
 			return false
 		}
 	}
@@ -165,7 +167,8 @@ func (j *joined) haveAll(config string) bool {
 }
 
 func (j *joined) stamp() string {
-	stamp, _, _ := unstructured.NestedString(j.control.Get("machinedeployments", "a", "d").Object, "spec", "template", "metadata", "annotations", fleetv1alpha1.AnnotationMachineConfig)
+	stamp, _, _ := unstructured.NestedString(j.control.Get("machinedeployments", "a", "d").Object, "spec", "template", "metadata",
+		"annotations", fleetv1alpha1.AnnotationMachineConfig)
 	return stamp
 }
 
@@ -179,7 +182,9 @@ func (j *joined) machines() (uids []string) {
 }
 
 func inPlaceStrategy() map[string]any {
-	return map[string]any{"type": "InPlaceUpdate", "inPlaceUpdate": map[string]any{"maxUnavailable": int64(1), "maxSurge": int64(0), "orchestrationType": "Auto"}}
+	return map[string]any{
+		"type": "InPlaceUpdate", "inPlaceUpdate": map[string]any{"maxUnavailable": int64(1), "maxSurge": int64(0), "orchestrationType": "Auto"},
+	}
 }
 
 // TestPoolUpdatesMachinesInPlace: the target of a pool goes into the template, and the daemons are

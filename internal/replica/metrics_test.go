@@ -189,7 +189,9 @@ func checkFormats(t *testing.T, page http.Handler, spans []sdktrace.ReadOnlySpan
 			t.Errorf("an exemplar of %s names trace %s, which there is not", found[1], found[2])
 		}
 	}
-	for _, name := range []string{"mcf_machine_step_seconds", "controller_runtime_reconcile_time_seconds", "mcm_cloud_api_driver_request_duration_seconds"} {
+	for _, name := range []string{
+		"mcf_machine_step_seconds", "controller_runtime_reconcile_time_seconds", "mcm_cloud_api_driver_request_duration_seconds",
+	} {
 		if !of[name] {
 			t.Errorf("%s has no exemplars", name)
 		}

@@ -94,8 +94,9 @@ func TestMistakesThatTheAPIServerStoresAreServedWhenCorrected(t *testing.T) {
 func document(resource, name string, value any, path ...string) map[string]any {
 	labels := map[string]any{"root": name}
 	d := map[string]any{
-		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": map[string]string{"machinedeployments": "MachineDeployment", "machinesets": "MachineSet"}[resource],
-		"metadata": map[string]any{"namespace": "a", "name": name},
+		"apiVersion": "machine.sapcloud.io/v1alpha1",
+		"kind":       map[string]string{"machinedeployments": "MachineDeployment", "machinesets": "MachineSet"}[resource],
+		"metadata":   map[string]any{"namespace": "a", "name": name},
 		"spec": map[string]any{
 			"replicas": int64(1), "selector": map[string]any{"matchLabels": labels},
 			"template": map[string]any{

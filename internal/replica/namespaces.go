@@ -25,7 +25,8 @@ func newNamespaceLeases(d *deps, s *slots) (*namespacelease.NamespaceLeases, err
 	return namespacelease.New(namespacelease.Config{
 		Client: d.control, Metadata: d.metadata, Namespace: d.o.Namespace, Fleet: FleetIdentity(d.o.Fleet.Namespace, d.o.Fleet.Name),
 		SlotOf: func(namespace string) int { return byNamespace.Of(namespace, "") },
-		Gate: namespaceswitch.Guard(s.switches, fence.NewGate(d.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
+		Gate: namespaceswitch.Guard(s.switches,
+			fence.NewGate(d.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
 			func(key namespacelease.Key) string { return key.Namespace }),
 		Refused: reporter.Refused,
 		Clock:   clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,

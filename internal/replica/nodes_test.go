@@ -44,7 +44,8 @@ func (t *trial) sicken() {
 // machines have to stay.
 func (t *trial) sickenAtRest(r *root) *root {
 	for _, m := range t.control.List("machines") {
-		if node := m.GetLabels()[v1alpha1.LabelNode]; m.GetNamespace() == r.namespace && m.GetLabels()["root"] == r.name && node != "" && !r.away {
+		if node := m.GetLabels()[v1alpha1.LabelNode]; m.GetNamespace() == r.namespace && m.GetLabels()["root"] == r.name && node != "" &&
+			!r.away {
 			r.changed, r.keeps, r.ends = time.Now(), t.uidsOf(r, "machines"), nil
 			r.settles = r.changed.Add(inTime + truncation)
 			t.sickenFor(node, inTime)
@@ -100,12 +101,14 @@ func (t *trial) followHealth() {
 	})
 	begun := time.Now()
 	apiserver.Follow(t.control, "machines", func(m *machineHealth, _ bool) {
-		if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || m.Status.LastOperation.Type == v1alpha1.MachineOperationCreate || m.Namespace == forger {
+		if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || m.Status.LastOperation.Type == v1alpha1.MachineOperationCreate ||
+			m.Namespace == forger {
 			return
 		}
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if since, unready := u.since[m.Name]; !u.failed[m.UID] && time.Now().After(begun) && (!unready || time.Since(since) < healthTimeout-truncation) {
+		if since, unready := u.since[m.Name]; !u.failed[m.UID] && time.Now().After(begun) &&
+			(!unready || time.Since(since) < healthTimeout-truncation) {
 			t.fail("machine %s has failed, and its Node was not Ready since %s only", m.Name, since)
 		}
 		u.failed[m.UID] = true

@@ -72,7 +72,8 @@ func TestOnlyTheNamespace(t *testing.T) {
 		}
 		for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
 			for _, o := range r.control.List(resource) {
-				if got := slotOf(o); o.GetNamespace() == "a" && got != strconv.Itoa(want) || o.GetNamespace() == "b" && (got != "none" || resource != "machinedeployments") {
+				if got := slotOf(o); o.GetNamespace() == "a" && got != strconv.Itoa(want) ||
+					o.GetNamespace() == "b" && (got != "none" || resource != "machinedeployments") {
 					t.Errorf("%s %s/%s is in slot %s, want %d for those in namespace a, and no other", resource, o.GetNamespace(), o.GetName(), got, want)
 				}
 			}

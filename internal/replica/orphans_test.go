@@ -18,14 +18,24 @@ func TestIsServed(t *testing.T) {
 		fails   string            // the Lease that cannot be read
 		want    bool
 	}{
-		"no Leases":                             {want: true},
-		"Leases of the fleet":                   {holders: map[string]string{v1alpha1.LeaseManager: "fleet", v1alpha1.LeaseMachineController: "fleet"}, want: true},
-		"released Leases":                       {holders: map[string]string{v1alpha1.LeaseManager: "", v1alpha1.LeaseMachineController: none}, want: true},
-		"another manager":                       {holders: map[string]string{v1alpha1.LeaseManager: "mcm", v1alpha1.LeaseMachineController: "fleet"}},
-		"another controller":                    {holders: map[string]string{v1alpha1.LeaseManager: "fleet", v1alpha1.LeaseMachineController: "mc"}},
-		"one Lease, another's":                  {holders: map[string]string{v1alpha1.LeaseMachineController: "mc"}},
-		"the manager's Lease cannot be read":    {fails: v1alpha1.LeaseManager},
-		"the controller's Lease cannot be read": {holders: map[string]string{v1alpha1.LeaseManager: "fleet"}, fails: v1alpha1.LeaseMachineController},
+		"no Leases": {want: true},
+		"Leases of the fleet": {
+			holders: map[string]string{v1alpha1.LeaseManager: "fleet", v1alpha1.LeaseMachineController: "fleet"}, want: true,
+		},
+		"released Leases": {
+			holders: map[string]string{v1alpha1.LeaseManager: "", v1alpha1.LeaseMachineController: none}, want: true,
+		},
+		"another manager": {
+			holders: map[string]string{v1alpha1.LeaseManager: "mcm", v1alpha1.LeaseMachineController: "fleet"},
+		},
+		"another controller": {
+			holders: map[string]string{v1alpha1.LeaseManager: "fleet", v1alpha1.LeaseMachineController: "mc"},
+		},
+		"one Lease, another's":               {holders: map[string]string{v1alpha1.LeaseMachineController: "mc"}},
+		"the manager's Lease cannot be read": {fails: v1alpha1.LeaseManager},
+		"the controller's Lease cannot be read": {
+			holders: map[string]string{v1alpha1.LeaseManager: "fleet"}, fails: v1alpha1.LeaseMachineController,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := apiserver.Recording()

@@ -97,7 +97,9 @@ func (c *careless) CreateMachine(ctx context.Context, req driver.CreateMachineRe
 	echo := echoOf(req.Target, append(strings.Fields(string(req.UserData)), string(req.UserData))...)
 	switch c.nth("create", req.Target) {
 	case 0:
-		return driver.CreateMachineResponse{LastKnownState: echo}, &driver.Error{Code: driver.Internal, Op: driver.OpCreate, Err: fmt.Errorf("cloud: %w", errors.New(echo))}
+		return driver.CreateMachineResponse{LastKnownState: echo}, &driver.Error{
+			Code: driver.Internal, Op: driver.OpCreate, Err: fmt.Errorf("cloud: %w", errors.New(echo)),
+		}
 	case 1:
 		panic(echo)
 	}
@@ -133,7 +135,9 @@ const (
 func (t *trial) plantSecrets() {
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, data := range map[string]map[string]any{
-		"small":       {"userData": encode("#!/bin/sh\nexport X=" + plantedUserData + "\njoin <<BOOTSTRAP_TOKEN>>\n"), "token": encode(plantedCredentials)},
+		"small": {
+			"userData": encode("#!/bin/sh\nexport X=" + plantedUserData + "\njoin <<BOOTSTRAP_TOKEN>>\n"), "token": encode(plantedCredentials),
+		},
 		"credentials": {"token": encode(plantedOfRef)},
 	} {
 		t.put(t.control, "secrets", map[string]any{
@@ -142,7 +146,8 @@ func (t *trial) plantSecrets() {
 	}
 	t.put(t.control, "machineclasses", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": "a", "name": "small"},
-		"provider": "simulated", "providerSpec": map[string]any{}, "secretRef": map[string]any{"name": "small"}, "credentialsSecretRef": map[string]any{"name": "credentials"},
+		"provider": "simulated", "providerSpec": map[string]any{}, "secretRef": map[string]any{"name": "small"},
+		"credentialsSecretRef": map[string]any{"name": "credentials"},
 	})
 }
 
@@ -237,12 +242,16 @@ func showPages(t *testing.T, p *process, show func(what string, texts ...string)
 		Debug:   serving.ServeDebug(serving.Options{Profiling: true}, p.fleet.DebugPages()),
 		Statusz: zpages.Statusz(zpages.Status{Now: time.Now, More: p.fleet.StatusRows}), Flagz: empty,
 	}
-	reviewed, others := serving.Guards(serving.Options{MetricsAuthorization: true}, serving.NewReviewer(p.fleet.ControlClient(), clocktesting.NewFakePassiveClock(time.Now())))
-	for _, mux := range []*http.ServeMux{serving.NewMux(all, serving.Health{Live: p.fleet.Live, Ready: p.fleet.Ready}), serving.NewMux(all.Guarded(reviewed, others), serving.Health{Live: p.fleet.Live, Ready: p.fleet.Ready})} {
+	reviewed, others := serving.Guards(serving.Options{MetricsAuthorization: true},
+		serving.NewReviewer(p.fleet.ControlClient(), clocktesting.NewFakePassiveClock(time.Now())))
+	for _, mux := range []*http.ServeMux{serving.NewMux(all, serving.Health{
+		Live: p.fleet.Live, Ready: p.fleet.Ready,
+	}), serving.NewMux(all.Guarded(reviewed, others), serving.Health{Live: p.fleet.Live, Ready: p.fleet.Ready})} {
 		for _, path := range []string{
-			"/metrics", "/healthz?verbose", "/livez?verbose", "/readyz?verbose", "/statusz", "/debug/slots", "/debug/apiservers", "/debug/faultpoints",
-			"/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1", "/debug/pprof/allocs?debug=1",
-			"/debug/pprof/threadcreate?debug=1", "/debug/pprof/mutex?debug=1", "/debug/pprof/block?debug=1", "/debug/pprof/symbol",
+			"/metrics", "/healthz?verbose", "/livez?verbose", "/readyz?verbose", "/statusz", "/debug/slots", "/debug/apiservers",
+			"/debug/faultpoints", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/debug/pprof/heap?debug=1",
+			"/debug/pprof/allocs?debug=1", "/debug/pprof/threadcreate?debug=1", "/debug/pprof/mutex?debug=1", "/debug/pprof/block?debug=1",
+			"/debug/pprof/symbol",
 		} {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 			request.Header.Set("Authorization", "Bearer "+plantedReader)
@@ -259,7 +268,9 @@ func showPages(t *testing.T, p *process, show func(what string, texts ...string)
 // showObjects shows all objects but Secrets.
 func showObjects(t *trial, show func(what string, texts ...string)) {
 	for _, server := range []*apiserver.Server{t.control, t.target} {
-		for _, resource := range []string{"machinedeployments", "machinesets", "machines", "machineclasses", "leases", "namespaces", "nodes", "events"} {
+		for _, resource := range []string{
+			"machinedeployments", "machinesets", "machines", "machineclasses", "leases", "namespaces", "nodes", "events",
+		} {
 			for _, o := range server.List(resource) {
 				show(resource+" "+o.GetName(), fmt.Sprint(o.Object))
 			}

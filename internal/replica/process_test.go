@@ -57,7 +57,10 @@ func replicaOptions(edits ...func(o *Options)) Options {
 // start runs a process of a replica.
 func (t *trial) start(replica string) *process {
 	t.starts++
-	p := &process{trial: t, replica: replica, leave: make(chan struct{}), dead: make(chan struct{}), done: make(chan struct{}), registry: prometheus.NewRegistry()}
+	p := &process{
+		trial: t, replica: replica, leave: make(chan struct{}), dead: make(chan struct{}), done: make(chan struct{}),
+		registry: prometheus.NewRegistry(),
+	}
 	p.pauseState = &pauseState{dead: p.dead}
 	o := t.options
 	o.Name = replica

@@ -38,7 +38,8 @@ func (c *controllers) addRemediation(d *deps) (err error) {
 func countBreakers(registerer prometheus.Registerer, breakers *remediation.Breakers) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mcf_open_circuit_breakers",
-		Help: "Zones and target clusters, in all namespaces or in one, in which this replica replaces no unhealthy machine, because too many are not Ready; with different thresholds, each counts.",
+		Help: "Zones and target clusters, in all namespaces or in one, in which this replica replaces no unhealthy machine, " +
+			"because too many are not Ready; with different thresholds, each counts.",
 	}, func() (open float64) {
 		for _, is := range breakers.Snapshots().Of {
 			open += float64(len(is.Open))
@@ -53,7 +54,8 @@ func countBreakers(registerer prometheus.Registerer, breakers *remediation.Break
 func heldDeletions(acts func() bool, replacements *remediation.Controller) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mcf_deletions_held",
-		Help: "Machines in this replica's slots that should be deleted or replaced and are not, because deletions are held or the deletion budget is exhausted.",
+		Help: "Machines in this replica's slots that should be deleted or replaced and are not, " +
+			"because deletions are held or the deletion budget is exhausted.",
 	}, func() float64 {
 		if !acts() {
 			return 0

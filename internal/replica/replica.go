@@ -82,7 +82,13 @@ func New(o Options, around Environment) (*Replica, error) {
 		return nil, err
 	}
 	return &Replica{
-		session: d.session, clients: d.clients, replica: protocol, slots: d.slots, running: all.running, apiServers: servers, events: d.broadcaster,
+		session:    d.session,
+		clients:    d.clients,
+		replica:    protocol,
+		slots:      d.slots,
+		running:    all.running,
+		apiServers: servers,
+		events:     d.broadcaster,
 	}, nil
 }
 

@@ -83,7 +83,9 @@ func (c *requestCount) over(t *testing.T, unit string, divide float64, of func(b
 		}
 		counted[what] += n / divide
 	}
-	for _, what := range slices.SortedFunc(maps.Keys(counted), func(a, b string) int { return cmp.Or(cmp.Compare(counted[b], counted[a]), cmp.Compare(a, b)) }) {
+	for _, what := range slices.SortedFunc(maps.Keys(counted), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counted[b], counted[a]), cmp.Compare(a, b))
+	}) {
 		is, most := counted[what], of(budgets[what])
 		fmt.Fprintf(w, "%s\t%.2f\t%g\t\n", what, is, most)
 		if is > most {

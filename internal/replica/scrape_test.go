@@ -122,10 +122,13 @@ func wiredWithMachines(b *testing.B, o Options, deployments, machines int) http.
 func running(meta metav1.ObjectMeta, set *v1alpha1.MachineSet, kind schema.GroupVersionKind) *v1alpha1.Machine {
 	meta.Labels = map[string]string{v1alpha1.LabelNode: meta.Name}
 	m := &v1alpha1.Machine{ObjectMeta: meta, Spec: v1alpha1.MachineSpec{
-		Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "large"}, ProviderID: fmt.Sprintf("aws:///eu-west-1/i-%x", sha256.Sum256([]byte(meta.Name)))[:36],
+		Class:      v1alpha1.ClassSpec{Kind: "MachineClass", Name: "large"},
+		ProviderID: fmt.Sprintf("aws:///eu-west-1/i-%x", sha256.Sum256([]byte(meta.Name)))[:36],
 	}}
 	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineRunning, LastUpdateTime: metav1.NewTime(time.Now())}
-	for _, condition := range []corev1.NodeConditionType{corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable} {
+	for _, condition := range []corev1.NodeConditionType{
+		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
+	} {
 		m.Status.Conditions = append(m.Status.Conditions, corev1.NodeCondition{Type: condition, Status: corev1.ConditionFalse})
 	}
 	ownerref.Adopt(m, set, kind)
@@ -136,7 +139,8 @@ func running(meta metav1.ObjectMeta, set *v1alpha1.MachineSet, kind schema.Group
 func wired(b *testing.B, o Options, registry *prometheus.Registry) *Replica {
 	b.Helper()
 	f, err := New(o, Environment{
-		Control: &rest.Config{Host: "http://control"}, Target: &rest.Config{Host: "http://target"}, Registry: registry, Tracer: noop.NewTracerProvider().Tracer(""),
+		Control: &rest.Config{Host: "http://control"}, Target: &rest.Config{Host: "http://target"}, Registry: registry,
+		Tracer: noop.NewTracerProvider().Tracer(""),
 		Drivers: func(func() float64, func() time.Time) (map[string]driver.Driver, error) {
 			return map[string]driver.Driver{fakecloud.Provider: (&fakecloud.Cloud{}).Driver()}, nil
 		},

@@ -83,8 +83,8 @@ func newProtocol(d *deps, c *controllers) (*shardsession.Replica, error) {
 	}
 	return shardsession.New(shardsession.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: d.slots, Metrics: s.metrics,
-		Weigh: d.slots.weigh, Roots: d.slots.countRoots, Unowned: d.reportUnowned(reporter), Unfit: reporter.ReportUnfit, Unserved: d.unserved.note, UnservedSlot: d.unserved.noteSlot,
-		Led: c.led, LeaderLease: d.holds.LeaderLease, Tracer: d.tracer,
+		Weigh: d.slots.weigh, Roots: d.slots.countRoots, Unowned: d.reportUnowned(reporter), Unfit: reporter.ReportUnfit,
+		Unserved: d.unserved.note, UnservedSlot: d.unserved.noteSlot, Led: c.led, LeaderLease: d.holds.LeaderLease, Tracer: d.tracer,
 		Count: breakers.Report, Accounts: d.accounts.report, Heard: func(reported protocol.Reports) {
 			breakers.Receive(reported.Counts, reported.Holders)
 			d.accounts.heard(reported.Accounts)
@@ -103,7 +103,8 @@ func (f *Replica) watch(ctx context.Context) {
 
 // runSession runs the session until it has handed over its slots, or fails.
 func (f *Replica) runSession(ctx context.Context, leave <-chan struct{}) error {
-	klog.FromContext(ctx).Info("Session started", "session", f.settings.Session, "numberOfSlots", f.settings.Slots, "shardBy", f.settings.ShardBy, "fileLock", f.lock != nil)
+	klog.FromContext(ctx).Info("Session started", "session", f.settings.Session, "numberOfSlots", f.settings.Slots,
+		"shardBy", f.settings.ShardBy, "fileLock", f.lock != nil)
 	err := f.replica.Run(ctx, leave)
 	exit, ended := errors.AsType[*shardsession.ExitError](err)
 	if ended && exit.Reason == protocol.ReasonInFlight {

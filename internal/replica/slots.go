@@ -62,13 +62,15 @@ func newSlots(d *deps, spread assignment.Spread) (*slots, error) {
 	s.undecodable = &undecodable{view: d.view, events: d.recorder(v1alpha1.EventSourceMachineDeployment)}
 	s.undecodable.watch()
 	kinds := []slotcache.Kind{
-		slotcache.KindOf("MachineDeployments", s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(d.o.Namespace))), d.view.Deployments),
+		slotcache.KindOf("MachineDeployments",
+			s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(d.o.Namespace))), d.view.Deployments),
 		slotcache.KindOf("MachineSets", s.control("MachineSets", objectcache.FromEach(api.MachineSets(d.o.Namespace))), d.view.Sets),
 		slotcache.KindOf("Machines", s.control("Machines", objectcache.FromEach(api.Machines(d.o.Namespace))), d.view.Machines),
 	}
 	if d.cluster != nil {
 		s.nodes = d.cluster.Nodes
-		kinds = append(kinds, slotcache.KindOf(nodesKind, s.source(nodesKind, targetName, objectcache.From(d.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
+		kinds = append(kinds,
+			slotcache.KindOf(nodesKind, s.source(nodesKind, targetName, objectcache.From(d.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
 	}
 	s.Set = slotcache.New(clock.RealClock{}, kinds...)
 	var err error

@@ -29,7 +29,8 @@ func (f *Replica) StatusRows(r *http.Request) []zpages.Row {
 		zpages.Row{Name: "Slots not open", Value: strconv.Itoa(len(health.Waiting))},
 		zpages.Row{Name: "Fit", Value: strconv.FormatBool(health.Fitness.IsFit())})
 	if reason := health.Fitness.Reason; reason != "" {
-		rows = append(rows, zpages.Row{Name: "Unfit since", Value: health.Fitness.Since.UTC().Format(time.RFC3339)}, zpages.Row{Name: "Reason", Value: reason})
+		rows = append(rows,
+			zpages.Row{Name: "Unfit since", Value: health.Fitness.Since.UTC().Format(time.RFC3339)}, zpages.Row{Name: "Reason", Value: reason})
 	}
 	if unreached := strings.Join(health.Unreached, ", "); unreached != "" {
 		rows = append(rows, zpages.Row{Name: "Unreached accounts, of MachineClasses", Value: unreached})

@@ -21,7 +21,8 @@ func TestSweepRequestIsServedSoon(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
 		// Nothing is swept while the control cluster is not identified.
-		r.put(r.control, "namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": metav1.NamespaceSystem}})
+		r.put(r.control,
+			"namespaces", map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": metav1.NamespaceSystem}})
 		r.createUnmanaged()
 		r.createClass("a")
 		r.putRoot("a", "d", 1)

@@ -56,14 +56,19 @@ func (d *deps) service(namespace string) policy.Service {
 	case !known:
 		return policy.Service{Pending: true}
 	case other != "":
-		return policy.Service{Reason: reasonOtherManager, Message: fmt.Sprintf("%s holds the Leases %s and %s of the namespace; stop it and wait 15 s",
-			other, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController)}
+		return policy.Service{
+			Reason: reasonOtherManager,
+			Message: fmt.Sprintf("%s holds the Leases %s and %s of the namespace; stop it and wait 15 s",
+				other, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController),
+		}
 	case d.byNamespace == nil || len(d.view.Machines.In(namespace)) == 0: // it needs no target cluster
 		return policy.Service{}
 	}
 	_, err := d.byNamespace.For(namespace)
 	if missing, is := errors.AsType[*target.UnavailableError](err); is {
-		return policy.Service{Pending: missing.Pending, Reason: v1alpha1.ReasonTargetUnavailable, Message: bounded.Text(missing.Error(), bounded.Message)}
+		return policy.Service{
+			Pending: missing.Pending, Reason: v1alpha1.ReasonTargetUnavailable, Message: bounded.Text(missing.Error(), bounded.Message),
+		}
 	}
 	return policy.Service{}
 }
@@ -88,7 +93,9 @@ func (d *deps) serves(namespace string) bool {
 
 // leaderGate returns a Gate that admits namespaces that are switched on while this session leads.
 func (d *deps) leaderGate() runner.Gate[string] {
-	return namespaceswitch.Guard(d.slots.switches, fence.NewLeaderGate[string](d.session.fence), func(namespace string) string { return namespace })
+	return namespaceswitch.Guard(d.slots.switches, fence.NewLeaderGate[string](d.session.fence), func(namespace string) string {
+		return namespace
+	})
 }
 
 // reportUnowned returns the function by which the leader reports slots without a holder.
@@ -101,7 +108,9 @@ func (d *deps) reportUnowned(reporter *shardsession.Reporter) func(ctx context.C
 var errSwitchedOff = errors.New("the namespace is switched off")
 
 // tryIfOn returns a function that tries an account by a class in a namespace that is switched on.
-func (d *deps) tryIfOn(try func(ctx context.Context, class types.NamespacedName) (answer, err error)) func(context.Context, types.NamespacedName) (answer, err error) {
+func (d *deps) tryIfOn(
+	try func(ctx context.Context, class types.NamespacedName) (answer, err error),
+) func(context.Context, types.NamespacedName) (answer, err error) {
 	return func(ctx context.Context, class types.NamespacedName) (answer, err error) {
 		if !d.slots.switches.IsOn(class.Namespace) {
 			return nil, errSwitchedOff

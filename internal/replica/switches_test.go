@@ -110,9 +110,13 @@ func (s *switched) kubernetes() (available int) {
 	for range replicas - len(pods) {
 		s.pods++
 		apiserver.Add(s.control, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprint("stand-in-", s.pods), Labels: map[string]string{"role": policy.Deployment}},
-			Spec:       corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: v1alpha1.SchedulingGateNever}}},
-			Status:     corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a", Name: fmt.Sprint("stand-in-", s.pods), Labels: map[string]string{"role": policy.Deployment},
+			},
+			Spec: corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: v1alpha1.SchedulingGateNever}}},
+			Status: corev1.PodStatus{
+				Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}},
+			},
 		})
 	}
 	for _, pod := range s.standIns() {

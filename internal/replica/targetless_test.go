@@ -43,7 +43,9 @@ func TestNoTargetCluster(t *testing.T) {
 			return r.missing() == ""
 		})
 		for _, m := range r.machinesOf("d") {
-			address := slices.ContainsFunc(m.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalIP && a.Address != "" })
+			address := slices.ContainsFunc(m.Status.Addresses, func(a corev1.NodeAddress) bool {
+				return a.Type == corev1.NodeInternalIP && a.Address != ""
+			})
 			if m.Status.CurrentStatus.Phase != v1alpha1.MachineAvailable || m.Spec.ProviderID == "" || !address {
 				t.Errorf("machine %s: %+v", m.Name, m.Status)
 			}

@@ -36,7 +36,8 @@ func (d *deps) findTargets(around Environment, spread assignment.Spread) (err er
 	switch {
 	case d.o.Targets.ByNamespace:
 		if spread.By() != assignment.ByNamespace {
-			return fmt.Errorf("targets by namespace: expected work to be divided by %s, got %s; a target cluster has one owner", assignment.ByNamespace, spread.By())
+			return fmt.Errorf("targets by namespace: expected work to be divided by %s, got %s; a target cluster has one owner",
+				assignment.ByNamespace, spread.By())
 		}
 		d.byNamespace, err = newTargetsByNamespace(d, around, spread, budgets)
 		d.targets = d.byNamespace
@@ -67,7 +68,12 @@ func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread
 	if err != nil {
 		return nil, err
 	}
-	d.targetUsers = &targetUsers{targets: targets, isOn: func(namespace string) bool { return d.slots.switches.IsOn(namespace) }, machines: map[string]int{}, used: map[string]bool{}}
+	d.targetUsers = &targetUsers{
+		targets:  targets,
+		isOn:     func(namespace string) bool { return d.slots.switches.IsOn(namespace) },
+		machines: map[string]int{},
+		used:     map[string]bool{},
+	}
 	d.view.Machines.OnChange(func(before, after *v1alpha1.Machine) {
 		switch {
 		case before == nil:

@@ -34,7 +34,8 @@ func (t *trial) putTarget(namespace string, data map[string][]byte) {
 func (t *trial) addOrphan(namespace string) *fakecloud.Resource {
 	us := string(t.control.Get("namespaces", "", metav1.NamespaceSystem).GetUID())
 	return t.cloud.Add(fakecloud.Resource{Joined: true, ControlCluster: us, Resource: driver.Resource{
-		Kind: driver.ResourceVM, ID: "sim:///orphan-of-" + namespace, Namespace: namespace, Machine: "gone", MachineUID: types.UID("gone-in-" + namespace), NodeName: "gone",
+		Kind: driver.ResourceVM, ID: "sim:///orphan-of-" + namespace, Namespace: namespace, Machine: "gone",
+		MachineUID: types.UID("gone-in-" + namespace), NodeName: "gone",
 	}})
 }
 
@@ -71,8 +72,11 @@ func TestTargetsByNamespace(t *testing.T) {
 		if machines := r.machinesOf("e"); len(machines) != 1 || machines[0].Spec.ProviderID != "" {
 			t.Errorf("without a target cluster: got %d machines of e, want one without a VM", len(machines))
 		}
-		valid := machinefacts.MachineDeploymentCondition(&typed[v1alpha1.MachineDeployment](r, r.control.Get("machinedeployments", "c", "e")).Status, v1alpha1.MachineDeploymentValid)
-		if valid == nil || valid.Reason != v1alpha1.ReasonTargetUnavailable || !strings.Contains(valid.Message, "expected a Secret machine-controller-fleet-target, got none") {
+		valid := machinefacts.MachineDeploymentCondition(
+			&typed[v1alpha1.MachineDeployment](r, r.control.Get("machinedeployments", "c", "e")).Status, v1alpha1.MachineDeploymentValid,
+		)
+		if valid == nil || valid.Reason != v1alpha1.ReasonTargetUnavailable ||
+			!strings.Contains(valid.Message, "expected a Secret machine-controller-fleet-target, got none") {
 			t.Errorf("without a target cluster: got the condition %+v", valid)
 		}
 		r.putTarget("c", targettest.SecretOf("https://c.example", "t"))

@@ -63,7 +63,9 @@ func (t *trial) forge() {
 	if t.random.IntN(2) == 0 {
 		labels["force-deletion"] = "true"
 	}
-	annotations := map[string]any{v1alpha1.AnnotationApplied: `{"labels":["node-restriction.kubernetes.io/pool"],"taints":["quarantine:NoExecute"]}`}
+	annotations := map[string]any{
+		v1alpha1.AnnotationApplied: `{"labels":["node-restriction.kubernetes.io/pool"],"taints":["quarantine:NoExecute"]}`,
+	}
 	if t.random.IntN(4) == 0 {
 		annotations[v1alpha1.AnnotationTriggerDeletion] = "true"
 	}
@@ -78,7 +80,9 @@ func (t *trial) forge() {
 	if spec["providerID"] == "" {
 		spec["providerID"] = "sim:///control-plane"
 	}
-	phases := []v1alpha1.MachinePhase{"", v1alpha1.MachinePending, v1alpha1.MachineRunning, v1alpha1.MachineFailed, v1alpha1.MachineTerminating}
+	phases := []v1alpha1.MachinePhase{
+		"", v1alpha1.MachinePending, v1alpha1.MachineRunning, v1alpha1.MachineFailed, v1alpha1.MachineTerminating,
+	}
 	t.logf("a tenant forges machine %s, with Node %s and VM %s", name, victim.GetName(), spec["providerID"])
 	t.put(t.control, "machines", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "spec": spec,

@@ -83,8 +83,8 @@ func newTrial(t *testing.T, o Options, seed uint64, story *strings.Builder) *tri
 	t.Helper()
 	r := &trial{
 		T: t, options: o, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(seed), story: story,
-		skews: map[string]time.Duration{}, restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(), tracer: noop.NewTracerProvider(),
-		wrapDriver: func(d driver.Driver) driver.Driver { return d }, watch: func(request, *http.Request) {},
+		skews: map[string]time.Duration{}, restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(),
+		tracer: noop.NewTracerProvider(), wrapDriver: func(d driver.Driver) driver.Driver { return d }, watch: func(request, *http.Request) {},
 	}
 	r.control = apiserver.New("c", time.Now)
 	r.target = r.control
@@ -188,7 +188,8 @@ func (t *trial) judge(p *process) {
 	if p.err == nil && !p.leaving && !p.killed && p.diedOf == "" {
 		t.fail("%s has left, and was not asked to", p.session)
 	}
-	if _, waits := t.restart[p.replica]; !waits && !slices.Contains(t.oracle.lost, p.replica) && !slices.ContainsFunc(t.processes, func(other *process) bool { return other.replica == p.replica && other.isAlive() }) {
+	if _, waits := t.restart[p.replica]; !waits && !slices.Contains(t.oracle.lost, p.replica) &&
+		!slices.ContainsFunc(t.processes, func(other *process) bool { return other.replica == p.replica && other.isAlive() }) {
 		t.restart[p.replica] = time.Now().Add(t.between(100*time.Millisecond, 5*time.Second))
 	}
 }
@@ -212,7 +213,8 @@ func (t *trial) collect() {
 	for _, resource := range []string{"machinesets", "machines"} {
 		for _, o := range t.control.List(resource) {
 			owners := o.GetOwnerReferences()
-			if len(owners) > 0 && o.GetDeletionTimestamp() == nil && !slices.ContainsFunc(owners, func(owner ownerReference) bool { return uids[string(owner.UID)] }) {
+			if len(owners) > 0 && o.GetDeletionTimestamp() == nil &&
+				!slices.ContainsFunc(owners, func(owner ownerReference) bool { return uids[string(owner.UID)] }) {
 				t.control.Delete(resource, o.GetNamespace(), o.GetName())
 			}
 		}
@@ -255,7 +257,8 @@ func (t *trial) logf(format string, args ...any) {
 func (t *trial) logObjects() {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
 		for _, o := range t.control.List(resource) {
-			t.logf("%s %s/%s (slot %s, owners %v): spec %v, status %v, annotations %v, deleted %v", resource, o.GetNamespace(), o.GetName(), slotOf(o),
+			t.logf("%s %s/%s (slot %s, owners %v): spec %v, status %v, annotations %v, deleted %v",
+				resource, o.GetNamespace(), o.GetName(), slotOf(o),
 				o.GetOwnerReferences(), o.Object["spec"], o.Object["status"], o.GetAnnotations(), o.GetDeletionTimestamp())
 		}
 	}
@@ -313,7 +316,8 @@ func (t *trial) createRoot(r *root) {
 		template["annotations"] = map[string]any{"version": r.version}
 	}
 	t.put(t.control, "machinedeployments", map[string]any{
-		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment", "metadata": map[string]any{"namespace": r.namespace, "name": r.name},
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
+		"metadata": map[string]any{"namespace": r.namespace, "name": r.name},
 		"spec": map[string]any{
 			"replicas": int64(r.replicas), "selector": map[string]any{"matchLabels": labels},
 			"template": map[string]any{

@@ -51,7 +51,8 @@ func (u *undecodable) report(f *decode.Failure) {
 		". Correct the field, for example with kubectl edit; reconciliation goes on by itself")
 }
 
-const undecodableHelp = "Objects in slots held here that cannot be decoded and are not reconciled, by kind; MachineClasses count on each replica that has objects in their namespace."
+const undecodableHelp = "Objects in slots held here that cannot be decoded and are not reconciled, by kind; " +
+	"MachineClasses count on each replica that has objects in their namespace."
 
 // count registers a metric of them.
 func (u *undecodable) count(registerer prometheus.Registerer) {

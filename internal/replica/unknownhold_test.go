@@ -50,7 +50,8 @@ func TestHoldThatCannotBeReadHolds(t *testing.T) {
 			"namespaces", "", "a",
 			func(q request) bool { return strings.HasSuffix(q.path, "/api/v1/namespaces") },
 			func(r *http.Request) *http.Response {
-				return answerOf(r, http.StatusForbidden, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+				return answerOf(r, http.StatusForbidden, "application/json",
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 			},
 		},
 	} {

@@ -22,7 +22,12 @@ type unserved struct {
 
 // outages returns what this process knows of the API servers, and of times without a replica.
 func (d *deps) outages() target.Servers {
-	return target.Servers{Control: d.known(d.controlServer, d.wall), Unserved: d.unserved.last, UnservedSlot: d.unserved.lastOf, SwitchedOff: d.slots.switches.Outage}
+	return target.Servers{
+		Control:      d.known(d.controlServer, d.wall),
+		Unserved:     d.unserved.last,
+		UnservedSlot: d.unserved.lastOf,
+		SwitchedOff:  d.slots.switches.Outage,
+	}
 }
 
 // last returns the last time without a replica.

@@ -47,7 +47,9 @@ func (t *trial) orphan() {
 			}
 			for _, child := range t.control.List(dependents) {
 				t.control.Edit(dependents, child.GetNamespace(), child.GetName(), func(u *unstructured.Unstructured) {
-					if owners := slices.DeleteFunc(u.GetOwnerReferences(), func(owner ownerReference) bool { return owner.UID == o.GetUID() }); len(owners) < len(child.GetOwnerReferences()) {
+					if owners := slices.DeleteFunc(u.GetOwnerReferences(), func(owner ownerReference) bool {
+						return owner.UID == o.GetUID()
+					}); len(owners) < len(child.GetOwnerReferences()) {
 						u.SetOwnerReferences(owners)
 					}
 				})

@@ -108,7 +108,8 @@ func (t *trial) namesOf(roots ...string) (names []string) {
 func (t *trial) setReady(status string, machines ...string) {
 	for _, name := range machines {
 		t.target.Edit("nodes", "", name, func(u *unstructured.Unstructured) {
-			_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "Ready", "status": status}}, "status", "conditions") // it is an object
+			// It is an object.
+			_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "Ready", "status": status}}, "status", "conditions")
 		})
 	}
 }

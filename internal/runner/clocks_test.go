@@ -19,7 +19,10 @@ type dated func() time.Time
 
 // RoundTrip is http.RoundTripper's.
 func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {d().UTC().Format(http.TimeFormat)}}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Date": {d().UTC().Format(http.TimeFormat)}}, Body: io.NopCloser(strings.NewReader("")),
+		Request: r,
+	}, nil
 }
 
 // The clock of a cluster is corrected by an hour back when its API server's clock was wrong for
@@ -52,7 +55,8 @@ func TestDelayIsKeptWhenTheClockOfAClusterIsSetBack(t *testing.T) {
 		before, from := len(passes), time.Since(begun)
 		elapse(50 * time.Minute)
 		if len(passes)-before < 100 {
-			t.Errorf("%d passes in the first minute and a half, and in the 50 min after the correction at %s only %d: %v", before, from, len(passes)-before, passes[before:])
+			t.Errorf("%d passes in the first minute and a half, and in the 50 min after the correction at %s only %d: %v",
+				before, from, len(passes)-before, passes[before:])
 		}
 	})
 }

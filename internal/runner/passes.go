@@ -63,7 +63,8 @@ func (p Pass[W, V]) Run(ctx context.Context, world W) (Result, error) {
 			return Result{RequeueAfter: step.wait}, errors.Join(deferred...)
 		}
 	}
-	endless := fmt.Errorf("expected the pass to end within %d actions, and the last one was %s; this is a defect of the controller's decisions: report it with the log at level 4",
+	endless := fmt.Errorf("expected the pass to end within %d actions, and the last one was %s; "+
+		"this is a defect of the controller's decisions: report it with the log at level 4",
 		maxActions, action)
 	return Result{}, errors.Join(append(deferred, endless)...)
 }

@@ -46,7 +46,9 @@ var (
 	errAct  = errors.New("act")
 	errRest = errors.New("rest")
 
-	errEnding = &apierrors.StatusError{ErrStatus: metav1.Status{Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}
+	errEnding = &apierrors.StatusError{
+		ErrStatus: metav1.Status{Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}},
+	}
 )
 
 // passOf acts by the names of actions: those that begin with "fail" fail, those with "wait" wait
@@ -91,15 +93,28 @@ func TestPass(t *testing.T) {
 		{name: "there is nothing to do", done: []string{"rest"}, wait: time.Minute},
 		{name: "one action follows the other", actions: []string{"a", "b"}, done: []string{"a", "b", "rest"}, wait: time.Minute},
 		{name: "an error ends the pass", actions: []string{"a", "fail", "b"}, done: []string{"a", "fail"}, errs: []error{errAct}},
-		{name: "an error of another action is not deferred", actions: []string{"fail", "b"}, defers: defersLate, done: []string{"fail"}, errs: []error{errAct}},
-		{name: "a deferred error ends the pass after its rest", actions: []string{"fail late", "b"}, defers: defersLate, done: []string{"fail late", "b", "rest"}, wait: time.Minute, errs: []error{errAct}},
-		{name: "a deferred error does not hide that of the rest", actions: []string{"fail late"}, defers: defersLate, rest: errRest, done: []string{"fail late", "rest"}, wait: time.Minute, errs: []error{errAct, errRest}},
+		{
+			name: "an error of another action is not deferred", actions: []string{"fail", "b"}, defers: defersLate, done: []string{"fail"},
+			errs: []error{errAct},
+		},
+		{
+			name: "a deferred error ends the pass after its rest", actions: []string{"fail late", "b"}, defers: defersLate,
+			done: []string{"fail late", "b", "rest"}, wait: time.Minute, errs: []error{errAct},
+		},
+		{
+			name: "a deferred error does not hide that of the rest", actions: []string{"fail late"}, defers: defersLate, rest: errRest,
+			done: []string{"fail late", "rest"}, wait: time.Minute, errs: []error{errAct, errRest},
+		},
 		{
 			name: "a refusal by a namespace in deletion is not deferred", actions: []string{"fail late", "fail because the namespace ends", "b"},
-			defers: func(scriptVerdict) bool { return true }, done: []string{"fail late", "fail because the namespace ends"}, errs: []error{errAct, errEnding},
+			defers: func(scriptVerdict) bool { return true }, done: []string{"fail late", "fail because the namespace ends"},
+			errs: []error{errAct, errEnding},
 		},
 		{name: "what cannot be done now ends the pass", actions: []string{"a", "wait", "b"}, done: []string{"a", "wait"}, wait: 5 * time.Second},
-		{name: "a deferred error is not lost in a wait", actions: []string{"fail late", "wait"}, defers: defersLate, done: []string{"fail late", "wait"}, wait: 5 * time.Second, errs: []error{errAct}},
+		{
+			name: "a deferred error is not lost in a wait", actions: []string{"fail late", "wait"}, defers: defersLate,
+			done: []string{"fail late", "wait"}, wait: 5 * time.Second, errs: []error{errAct},
+		},
 		{name: "the rest fails", rest: errRest, done: []string{"rest"}, wait: time.Minute, errs: []error{errRest}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -123,7 +123,8 @@ func (c Config[K]) Validate() error {
 		err = fmt.Errorf("runner %s: Workers and WorkersPerTenant must not be negative, got %d and %d", c.Name, c.Workers, c.WorkersPerTenant)
 	}
 	return errors.Join(required.Fields(
-		c, "LogKey", "Panicked", "Workers", "WorkersPerTenant", "Tenant", "Gate", "Group", "MinBackoff", "MaxBackoff", "Clock", "Metrics", "Tracer",
+		c, "LogKey", "Panicked", "Workers", "WorkersPerTenant", "Tenant", "Gate", "Group", "MinBackoff", "MaxBackoff", "Clock", "Metrics",
+		"Tracer",
 		"Root", "Stage",
 	), err)
 }
@@ -175,8 +176,12 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	r := &Runner[K]{
-		cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), traces: telemetry.Traces(cfg.Tracer), failing: map[K]time.Time{}, waits: map[K]telemetry.Wait{},
-		ending: pacing.NewRates[string](1, endingInterval),
+		cfg:     cfg,
+		waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock),
+		traces:  telemetry.Traces(cfg.Tracer),
+		failing: map[K]time.Time{},
+		waits:   map[K]telemetry.Wait{},
+		ending:  pacing.NewRates[string](1, endingInterval),
 	}
 	r.queue = r.newQueue()
 	if notifier, ok := cfg.Gate.(Notifier[K]); ok {
@@ -446,5 +451,6 @@ func (r *Runner[K]) logEnding(ctx context.Context, key K, err error) {
 		return
 	}
 	r.ending.Count(namespace, now)
-	klog.FromContext(ctx).Info("Namespace is being deleted and accepts no objects; none is created in it any more", telemetry.KeyNamespace, namespace, "err", err)
+	klog.FromContext(ctx).Info("Namespace is being deleted and accepts no objects; none is created in it any more",
+		telemetry.KeyNamespace, namespace, "err", err)
 }

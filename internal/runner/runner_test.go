@@ -328,7 +328,8 @@ func TestEachReconcileHasASpan(t *testing.T) {
 		elapse(2*time.Second + 10*time.Millisecond)
 	})
 	spans := recorder.Ended()
-	if len(spans) != 4 || spans[2].Name() != telemetry.QueueSpan || spans[3].Name() != "reconcile test" || spans[3].Status().Description != "no" {
+	if len(spans) != 4 || spans[2].Name() != telemetry.QueueSpan || spans[3].Name() != "reconcile test" ||
+		spans[3].Status().Description != "no" {
 		t.Fatalf("spans: %v", spans)
 	}
 	if waited := spans[2].EndTime().Sub(spans[2].StartTime()); waited != 2*time.Second || spans[3].StartTime() != spans[2].StartTime() {

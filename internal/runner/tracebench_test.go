@@ -51,7 +51,9 @@ func BenchmarkTracedPass(b *testing.B) {
 			for i := range keys {
 				keys[i] = types.NamespacedName{Namespace: "n", Name: fmt.Sprintf("machine-%d", i)}
 			}
-			ctx := telemetry.WithOwner(klog.NewContext(b.Context(), klog.Background()), telemetry.Owner{Replica: "r", Session: "s", Slot: 1, Epoch: 2})
+			ctx := telemetry.WithOwner(klog.NewContext(b.Context(), klog.Background()), telemetry.Owner{
+				Replica: "r", Session: "s", Slot: 1, Epoch: 2,
+			})
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if _, err := r.reconcile(ctx, keys[i%len(keys)]); err != nil {

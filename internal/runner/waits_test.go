@@ -62,7 +62,9 @@ func TestWaitsAreTraced(t *testing.T) {
 			}
 		}
 		of := telemetry.Stage{Name: "create machine", ID: "u"}.TraceID()
-		want := map[string]time.Duration{"wait for a Node to appear in " + of: 10 * time.Second, "wait for a healthy Node in " + of: 5 * time.Second}
+		want := map[string]time.Duration{
+			"wait for a Node to appear in " + of: 10 * time.Second, "wait for a healthy Node in " + of: 5 * time.Second,
+		}
 		if diff := cmp.Diff(want, got); diff != "" || len(r.waits) != 0 {
 			t.Errorf("waits (-want +got):\n%s\nremembered: %v", diff, r.waits)
 		}

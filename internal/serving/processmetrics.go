@@ -10,7 +10,8 @@ import (
 
 // RegisterProcess registers the metrics of the process. A process has one set of them.
 func RegisterProcess(registerer prometheus.Registerer, build buildinfo.Info) {
-	registerer.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
+	registerer.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
 	telemetry.RegisterRESTClient(registerer)
 }
 

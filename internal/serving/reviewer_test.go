@@ -244,10 +244,14 @@ func TestReviewsThatHangEnd(t *testing.T) {
 // A review that has ended leaves no timer that runs until its timeout.
 func TestReviewsThatHaveEndedKeepNoContext(t *testing.T) {
 	var sent *http.Request
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://control", QPS: -1, Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
-		sent = req
-		return nil, errors.New("no answer")
-	})})
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: "http://control",
+		QPS:  -1,
+		Transport: roundTripper(func(req *http.Request) (*http.Response, error) {
+			sent = req
+			return nil, errors.New("no answer")
+		}),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -199,8 +199,10 @@ func ServeDebug(o Options, pages map[string]http.Handler) http.Handler {
 func onLoopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		here, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		if here == nil || !isLoopback(here.String()) || !isLoopback(r.RemoteAddr) || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Forwarded-For") != "" {
-			http.Error(w, "expected a connection to a loopback address, as kubectl port-forward opens it; --metrics-authorization serves this page to others", http.StatusForbidden)
+		if here == nil || !isLoopback(here.String()) || !isLoopback(r.RemoteAddr) || r.Header.Get("Forwarded") != "" ||
+			r.Header.Get("X-Forwarded-For") != "" {
+			http.Error(w, "expected a connection to a loopback address, as kubectl port-forward opens it; "+
+				"--metrics-authorization serves this page to others", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

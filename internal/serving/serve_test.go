@@ -100,7 +100,10 @@ func httpsClient(config *tls.Config) *http.Client {
 
 func TestHealthIsServedOverHTTP(t *testing.T) {
 	address := start(t, Options{})
-	for path, want := range map[string]int{"/livez": 200, "/healthz": 200, "/readyz": 503, "/readyz/x": 503, "/metrics": 200, "/debug/slots": 200, "/statusz": 200, "/flagz": 200, "/": 404} {
+	for path, want := range map[string]int{
+		"/livez": 200, "/healthz": 200, "/readyz": 503, "/readyz/x": 503, "/metrics": 200, "/debug/slots": 200, "/statusz": 200, "/flagz": 200,
+		"/": 404,
+	} {
 		if status, _, err := fetch(t, http.DefaultClient, "http://"+address+path); status != want {
 			t.Errorf("%s: status %d, want %d; %v", path, status, want, err)
 		}
@@ -280,7 +283,8 @@ func TestDebugPagesNeedAuthorizationOrLoopback(t *testing.T) {
 func TestProfilesAreServedWhereSwitchedOn(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		w := httptest.NewRecorder()
-		ServeDebug(Options{Profiling: on}, nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", nil))
+		ServeDebug(Options{Profiling: on}, nil).ServeHTTP(w,
+			httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/pprof/cmdline", nil))
 		if served := w.Code == http.StatusOK; served != on {
 			t.Errorf("profiling %t: status %d", on, w.Code)
 		}
@@ -295,12 +299,17 @@ func TestPathsMethodsAndTokens(t *testing.T) {
 	r := newReviews(t)
 	metrics, others := Guards(Options{MetricsAuthorization: true}, r.Reviewer)
 	debug := ServeDebug(Options{Profiling: true}, map[string]http.Handler{"/debug/slots": page})
-	mux := NewMux(Pages{Metrics: page, Debug: debug, Statusz: page, Flagz: page}.Guarded(metrics, others), Health{Live: healthy, Ready: healthy})
+	mux := NewMux(Pages{Metrics: page, Debug: debug, Statusz: page, Flagz: page}.Guarded(metrics, others),
+		Health{Live: healthy, Ready: healthy})
 	var served []string
-	for _, path := range append(Paths(), "/", "/debug/slots", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap", "/metrics/", "//metrics", "/metrics%2F",
-		"/METRICS", "/metrics/../debug/slots", "/debug/../metrics", "/debug/x%2F..%2Fslots", "/livez/../metrics", "/livez/%2e%2e/metrics", "/statusz?/metrics", "/metrics;/debug") {
+	for _, path := range append(Paths(), "/", "/debug/slots", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/heap",
+		"/metrics/", "//metrics", "/metrics%2F",
+		"/METRICS", "/metrics/../debug/slots", "/debug/../metrics", "/debug/x%2F..%2Fslots", "/livez/../metrics", "/livez/%2e%2e/metrics",
+		"/statusz?/metrics", "/metrics;/debug") {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"} {
-			for _, authorization := range []string{"", "Bearer unknown", "Bearer unauthorized", "Bearer reader", "Basic reader", "reader", "Bearer reader,reader", "Bearer \x00reader"} {
+			for _, authorization := range []string{
+				"", "Bearer unknown", "Bearer unauthorized", "Bearer reader", "Basic reader", "reader", "Bearer reader,reader", "Bearer \x00reader",
+			} {
 				r.clock.SetTime(r.clock.Now().Add(time.Second)) // so that no review is refused for their rate
 				w, req := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, "http://fleet"+path, nil)
 				req.Header.Set("Authorization", authorization)
@@ -320,8 +329,12 @@ func TestPathsMethodsAndTokens(t *testing.T) {
 // A path that is not that of a page does not lead to it: the path that was reviewed is served.
 func TestDebugPathsHaveOneSpelling(t *testing.T) {
 	served := 0
-	pages := ServeDebug(Options{Profiling: true}, map[string]http.Handler{"/debug/slots": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })})
-	for _, path := range []string{"/debug/slots/", "/debug//slots", "/debug/x/../slots", "/debug%2Fslots", "/debug/x%2F..%2Fslots", "/debug/SLOTS", "/debug/pprof/../slots"} {
+	pages := ServeDebug(Options{Profiling: true}, map[string]http.Handler{
+		"/debug/slots": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }),
+	})
+	for _, path := range []string{
+		"/debug/slots/", "/debug//slots", "/debug/x/../slots", "/debug%2Fslots", "/debug/x%2F..%2Fslots", "/debug/SLOTS", "/debug/pprof/../slots",
+	} {
 		for _, method := range []string{http.MethodGet, http.MethodConnect} {
 			w := httptest.NewRecorder()
 			pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "http://fleet"+path, nil))
@@ -372,7 +385,9 @@ func TestHandshakeErrorsAreLoggedAtAHighLevel(t *testing.T) {
 		log := logLines{level: level}
 		page := http.HandlerFunc(ok)
 		o := Options{TLSCertFile: files.cert, TLSKeyFile: files.key, Address: "127.0.0.1"}
-		s, err := Serve(klog.NewContext(t.Context(), log.logger()), o, Pages{Metrics: page, Debug: page, Statusz: page, Flagz: page}, Health{Live: func(context.Context) zpages.Report { return zpages.Report{} }})
+		s, err := Serve(klog.NewContext(t.Context(), log.logger()), o, Pages{Metrics: page, Debug: page, Statusz: page, Flagz: page}, Health{
+			Live: func(context.Context) zpages.Report { return zpages.Report{} },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,9 @@ func TestSingleIsTheTargetOfEveryNamespace(t *testing.T) {
 
 func TestReturnedNodesAreRemembered(t *testing.T) {
 	node := func(uid, version string, bytes int) *corev1.Node {
-		is := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID(uid), ResourceVersion: version, Annotations: map[string]string{"a": strings.Repeat("x", bytes)}}}
+		is := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "n", UID: types.UID(uid), ResourceVersion: version, Annotations: map[string]string{"a": strings.Repeat("x", bytes)},
+		}}
 		is.Status.Images = []corev1.ContainerImage{{Names: []string{strings.Repeat("x", mostWritten)}}}
 		return is
 	}

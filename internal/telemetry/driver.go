@@ -53,7 +53,8 @@ func (d tracedDriver) requested(ctx context.Context, c driver.Call) {
 	if !traced || !pass.span.SpanContext().IsSampled() || pass.stage == (Stage{}) {
 		return
 	}
-	marked, span := pass.span.TracerProvider().Tracer(Scope).Start(pass.stage.in(ctx), "driver."+c.Method+" requested", trace.WithAttributes(text(rootUIDKey, pass.root)))
+	marked, span := pass.span.TracerProvider().Tracer(Scope).Start(pass.stage.in(ctx), "driver."+c.Method+" requested",
+		trace.WithAttributes(text(rootUIDKey, pass.root)))
 	d.describeCall(marked, span, c.Target)
 	span.End()
 }

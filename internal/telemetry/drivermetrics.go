@@ -46,10 +46,12 @@ func newSeconds(name, help string, labels ...string) *prometheus.HistogramVec {
 func NewDriverMetrics(registerer prometheus.Registerer, c clock.PassiveClock) *DriverMetrics {
 	m := &DriverMetrics{
 		clock: c,
-		calls: newCounter("mcf_driver_calls_total", "Calls of drivers by code, which is OK for those that succeeded, and Throttled for those that the cloud has refused because there were too many.", "provider", "operation", "code"),
+		calls: newCounter("mcf_driver_calls_total", "Calls of drivers by code, which is OK for those that succeeded, "+
+			"and Throttled for those that the cloud has refused because there were too many.", "provider", "operation", "code"),
 		callSeconds: newSeconds("mcm_cloud_api_driver_request_duration_seconds", "How long calls of drivers took that succeeded.",
 			"provider", "operation"),
-		callsFailed: newCounter("mcm_cloud_api_driver_requests_failed_total", "Calls of drivers that returned an error, by the number of its code.",
+		callsFailed: newCounter("mcm_cloud_api_driver_requests_failed_total",
+			"Calls of drivers that returned an error, by the number of its code.",
 			"provider", "operation", "error_code"),
 	}
 	registerer.MustRegister(m.calls, m.callSeconds, m.callsFailed)
@@ -62,9 +64,11 @@ func NewRequestMetrics(registerer prometheus.Registerer, c clock.PassiveClock) *
 		clock: c,
 		requests: newCounter("mcm_cloud_api_requests_total", "Requests that drivers have sent to clouds, by the resource of the cloud's API.",
 			"provider", "service"),
-		failed: newCounter("mcm_cloud_api_requests_failed_total", "Requests of drivers to clouds without an answer, or with the status of an error.",
+		failed: newCounter("mcm_cloud_api_requests_failed_total",
+			"Requests of drivers to clouds without an answer, or with the status of an error.",
 			"provider", "service"),
-		seconds: newSeconds("mcm_cloud_api_api_request_duration_seconds", "How long it took clouds to begin the answers to requests that succeeded.",
+		seconds: newSeconds("mcm_cloud_api_api_request_duration_seconds",
+			"How long it took clouds to begin the answers to requests that succeeded.",
 			"provider", "service"),
 	}
 	registerer.MustRegister(m.requests, m.failed, m.seconds)

@@ -66,7 +66,8 @@ mcm_cloud_api_driver_requests_failed_total{error_code="14",operation="delete_mac
 mcm_cloud_api_driver_requests_failed_total{error_code="2",operation="delete_machine",provider="p"} 1
 mcm_cloud_api_driver_requests_failed_total{error_code="8",operation="delete_machine",provider="p"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mcf_driver_calls_total", "mcm_cloud_api_driver_requests_failed_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mcf_driver_calls_total",
+		"mcm_cloud_api_driver_requests_failed_total"); err != nil {
 		t.Error(err)
 	}
 	took := histogram(t, registry, "mcm_cloud_api_driver_request_duration_seconds")
@@ -129,14 +130,15 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestRequestsOfDriversAreCountedByService(t *testing.T) {
 	registry, clock := prometheus.NewRegistry(), clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	metrics := NewRequestMetrics(registry, clock)
-	transport := metrics.Transport("p", func(r *http.Request) string { return r.Host }, roundTrip(func(r *http.Request) (*http.Response, error) {
-		clock.SetTime(clock.Now().Add(2 * time.Second))
-		status := map[string]int{"/ok": http.StatusOK, "/none": http.StatusNotFound}[r.URL.Path]
-		if status == 0 {
-			return nil, errors.New("no answer")
-		}
-		return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(""))}, nil
-	}))
+	transport := metrics.Transport("p", func(r *http.Request) string { return r.Host },
+		roundTrip(func(r *http.Request) (*http.Response, error) {
+			clock.SetTime(clock.Now().Add(2 * time.Second))
+			status := map[string]int{"/ok": http.StatusOK, "/none": http.StatusNotFound}[r.URL.Path]
+			if status == 0 {
+				return nil, errors.New("no answer")
+			}
+			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(""))}, nil
+		}))
 	for _, path := range []string{"/ok", "/none", "/lost"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://vms"+path, http.NoBody)
 		if err != nil {
@@ -154,7 +156,8 @@ mcm_cloud_api_requests_failed_total{provider="p",service="vms"} 2
 # TYPE mcm_cloud_api_requests_total counter
 mcm_cloud_api_requests_total{provider="p",service="vms"} 3
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mcm_cloud_api_requests_total", "mcm_cloud_api_requests_failed_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mcm_cloud_api_requests_total",
+		"mcm_cloud_api_requests_failed_total"); err != nil {
 		t.Error(err)
 	}
 	if took := histogram(t, registry, "mcm_cloud_api_api_request_duration_seconds"); took.GetSampleCount() != 1 || took.GetSampleSum() != 2 {
@@ -179,7 +182,9 @@ func TestLabelsOfRESTClientMetricsAreBoundedForAnyStatus(t *testing.T) {
 	if got := testutil.CollectAndCount(registry, "rest_client_requests_total"); got > 70 {
 		t.Errorf("%d series of rest_client_requests_total, want one for each status that HTTP defines, one for others and one for errors", got)
 	}
-	for _, name := range []string{"rest_client_request_duration_seconds", "rest_client_rate_limiter_duration_seconds", "rest_client_request_retries_total"} {
+	for _, name := range []string{
+		"rest_client_request_duration_seconds", "rest_client_rate_limiter_duration_seconds", "rest_client_request_retries_total",
+	} {
 		if got := testutil.CollectAndCount(registry, name); got != 1 {
 			t.Errorf("%d series of %s, want 1", got, name)
 		}

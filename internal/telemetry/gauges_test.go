@@ -35,10 +35,13 @@ func gathered(t *testing.T, collector prometheus.Collector) (series []*dto.Metri
 func TestHostileObjectHasBoundedSeries(t *testing.T) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n"}}
 	add := func(condition string) {
-		m.Status.Conditions = append(m.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(condition), Status: corev1.ConditionTrue})
+		m.Status.Conditions = append(m.Status.Conditions, corev1.NodeCondition{
+			Type: corev1.NodeConditionType(condition), Status: corev1.ConditionTrue,
+		})
 	}
 	long := strings.Repeat("x", 1<<20)
-	for _, condition := range []string{"Ready", "Ready", "no UTF-8: \xff", "a\nb\"\\", "", long + "1", long + "2"} { // the last two are equal once they are cut
+	// The last two are equal once they are cut.
+	for _, condition := range []string{"Ready", "Ready", "no UTF-8: \xff", "a\nb\"\\", "", long + "1", long + "2"} {
 		add(condition)
 	}
 	for i := range 10_000 {

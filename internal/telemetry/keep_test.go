@@ -129,7 +129,8 @@ func TestStageIsOneTrace(t *testing.T) {
 		}
 	}
 	i := slices.IndexFunc(all, func(s tracetest.SpanStub) bool { return s.Name == stage.Name })
-	if root := all[max(i, 0)]; len(all) != 6 || i < 0 || root.EndTime.Sub(root.StartTime) != 19*second || root.Status.Description != "it failed" {
+	if root := all[max(i, 0)]; len(all) != 6 || i < 0 || root.EndTime.Sub(root.StartTime) != 19*second ||
+		root.Status.Description != "it failed" {
 		t.Errorf("%d spans, and %s of %s: %+v", len(all), root.Name, root.EndTime.Sub(root.StartTime), root.Status)
 	}
 }

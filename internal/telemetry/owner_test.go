@@ -11,8 +11,12 @@ func TestOwnerAttributes(t *testing.T) {
 		owner Owner
 		want  map[string]string
 	}{
-		"a slot":     {Owner{Replica: "r", Session: "r_1", Slot: 3, Epoch: 9}, map[string]string{"mcf.replica": "r", "mcf.session": "r_1", "mcf.slot": "3", "mcf.epoch": "9"}},
-		"the leader": {Owner{Replica: "r", Session: "r_1", Leader: true}, map[string]string{"mcf.replica": "r", "mcf.session": "r_1", "mcf.leader": "true"}},
+		"a slot": {Owner{Replica: "r", Session: "r_1", Slot: 3, Epoch: 9}, map[string]string{
+			"mcf.replica": "r", "mcf.session": "r_1", "mcf.slot": "3", "mcf.epoch": "9",
+		}},
+		"the leader": {
+			Owner{Replica: "r", Session: "r_1", Leader: true}, map[string]string{"mcf.replica": "r", "mcf.session": "r_1", "mcf.leader": "true"},
+		},
 	} {
 		got := map[string]string{}
 		for _, a := range OwnerAttributes(WithOwner(t.Context(), tc.owner)) {

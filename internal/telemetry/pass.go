@@ -81,7 +81,8 @@ func Traces(tracer trace.Tracer) bool {
 
 // StartPass starts the span of a pass, which begins with the time in the queue. The caller ends it.
 func StartPass(ctx context.Context, tracer trace.Tracer, p Pass) (context.Context, trace.Span) {
-	ctx, span := tracer.Start(p.Stage.in(ctx), PassSpan(p.Controller), trace.WithTimestamp(p.Queued), trace.WithAttributes(text(rootUIDKey, p.Root)))
+	ctx, span := tracer.Start(p.Stage.in(ctx), PassSpan(p.Controller), trace.WithTimestamp(p.Queued),
+		trace.WithAttributes(text(rootUIDKey, p.Root)))
 	if !span.IsRecording() {
 		return ctx, span
 	}

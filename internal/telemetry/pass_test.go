@@ -97,11 +97,20 @@ func TestFailuresHaveNoTextOfOthers(t *testing.T) {
 		err        error
 		kind, want string
 	}{
-		"a driver":       {&driver.Error{Code: driver.ResourceExhausted, Op: driver.OpCreate, Err: errors.New(secret)}, "ResourceExhausted", "driver " + string(driver.OpCreate) + ": ResourceExhausted"},
-		"a driver, deep": {errors.Join(errTest, fmt.Errorf("%s: %w", secret, driver.Errorf(driver.OpCreate, driver.Internal, "%s", secret))), "Internal", "driver " + string(driver.OpCreate) + ": Internal"},
-		"an API server":  {fmt.Errorf("create: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New(secret))), "Forbidden", "API server: Forbidden (403)"},
-		"another":        {errTest, "*errors.errorString", "it fails"},
-		"a long one":     {errors.New(strings.Repeat("x", 1<<20)), "*errors.errorString", strings.Repeat("x", 1021) + "…"},
+		"a driver": {
+			&driver.Error{Code: driver.ResourceExhausted, Op: driver.OpCreate, Err: errors.New(secret)}, "ResourceExhausted",
+			"driver " + string(driver.OpCreate) + ": ResourceExhausted",
+		},
+		"a driver, deep": {
+			errors.Join(errTest, fmt.Errorf("%s: %w", secret, driver.Errorf(driver.OpCreate, driver.Internal, "%s", secret))), "Internal",
+			"driver " + string(driver.OpCreate) + ": Internal",
+		},
+		"an API server": {
+			fmt.Errorf("create: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New(secret))), "Forbidden",
+			"API server: Forbidden (403)",
+		},
+		"another":    {errTest, "*errors.errorString", "it fails"},
+		"a long one": {errors.New(strings.Repeat("x", 1<<20)), "*errors.errorString", strings.Repeat("x", 1021) + "…"},
 	} {
 		recorder := tracetest.NewSpanRecorder()
 		_, span := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("").Start(t.Context(), "s")
@@ -119,11 +128,15 @@ func TestFailuresHaveNoTextOfOthers(t *testing.T) {
 
 func TestAboutNamesTheObjectAndLinksToItsOrigin(t *testing.T) {
 	origin := map[string]string{v1alpha1.AnnotationTraceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
-	meta := metav1.ObjectMeta{Namespace: "n", Name: "o", UID: "u", Generation: 3, Annotations: origin, Labels: map[string]string{v1alpha1.LabelNode: "node-1"}}
+	meta := metav1.ObjectMeta{
+		Namespace: "n", Name: "o", UID: "u", Generation: 3, Annotations: origin, Labels: map[string]string{v1alpha1.LabelNode: "node-1"},
+	}
 	for want, object := range map[string]metav1.Object{
-		"k8s.namespace.name=n mcf.machine.name=o mcf.machine.uid=u k8s.node.name=node-1":                 &v1alpha1.Machine{ObjectMeta: meta},
-		"k8s.namespace.name=n mcf.machineset.name=o mcf.machineset.uid=u mcf.generation=3":               &v1alpha1.MachineSet{ObjectMeta: meta},
-		"k8s.namespace.name=n mcf.machinedeployment.name=o mcf.machinedeployment.uid=u mcf.generation=3": &v1alpha1.MachineDeployment{ObjectMeta: meta},
+		"k8s.namespace.name=n mcf.machine.name=o mcf.machine.uid=u k8s.node.name=node-1":   &v1alpha1.Machine{ObjectMeta: meta},
+		"k8s.namespace.name=n mcf.machineset.name=o mcf.machineset.uid=u mcf.generation=3": &v1alpha1.MachineSet{ObjectMeta: meta},
+		"k8s.namespace.name=n mcf.machinedeployment.name=o mcf.machinedeployment.uid=u mcf.generation=3": &v1alpha1.MachineDeployment{
+			ObjectMeta: meta,
+		},
 		"k8s.namespace.name=n": &v1alpha1.MachineClass{ObjectMeta: meta},
 	} {
 		recorder := tracetest.NewSpanRecorder()
@@ -147,7 +160,9 @@ func TestRequestsAreReadFromTheirPaths(t *testing.T) {
 		want         request
 	}{
 		{"POST", "/apis/machine.sapcloud.io/v1alpha1/namespaces/n/machines", request{verb: "create", resource: "machines", namespace: "n"}},
-		{"PATCH", "/apis/machine.sapcloud.io/v1alpha1/namespaces/n/machines/m/status", request{verb: "patch", resource: "machines/status", namespace: "n", name: "m"}},
+		{"PATCH", "/apis/machine.sapcloud.io/v1alpha1/namespaces/n/machines/m/status", request{
+			verb: "patch", resource: "machines/status", namespace: "n", name: "m",
+		}},
 		{"GET", "/api/v1/nodes", request{verb: "list", resource: "nodes"}},
 		{"GET", "/api/v1/nodes/x", request{verb: "get", resource: "nodes", name: "x"}},
 		{"DELETE", "/api/v1/namespaces/kube-system/secrets/s", request{verb: "delete", resource: "secrets", namespace: "kube-system", name: "s"}},
@@ -203,10 +218,13 @@ func TestRequestsOfPassesHaveSpans(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	where := fmt.Sprintf("server.address=127.0.0.1 server.port=%s url.full=%s/base/api/v1/nodes/x", server.URL[strings.LastIndexByte(server.URL, ':')+1:], server.URL)
+	where := fmt.Sprintf("server.address=127.0.0.1 server.port=%s url.full=%s/base/api/v1/nodes/x",
+		server.URL[strings.LastIndexByte(server.URL, ':')+1:], server.URL)
 	want := []string{
-		"patch nodes Unset mcf.api.server=target http.request.method=PATCH mcf.api.verb=patch mcf.api.resource=nodes mcf.api.name=x k8s.node.name=x " + where + " http.request.body.size=6 http.response.status_code=200 http.response.body.size=12",
-		"delete nodes Error mcf.api.server=target http.request.method=DELETE mcf.api.verb=delete mcf.api.resource=nodes mcf.api.name=x k8s.node.name=x " + where + " http.response.status_code=403 http.response.body.size=12",
+		"patch nodes Unset mcf.api.server=target http.request.method=PATCH mcf.api.verb=patch mcf.api.resource=nodes mcf.api.name=x " +
+			"k8s.node.name=x " + where + " http.request.body.size=6 http.response.status_code=200 http.response.body.size=12",
+		"delete nodes Error mcf.api.server=target http.request.method=DELETE mcf.api.verb=delete mcf.api.resource=nodes mcf.api.name=x " +
+			"k8s.node.name=x " + where + " http.response.status_code=403 http.response.body.size=12",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spans (-want +got):\n%s", diff)

@@ -62,7 +62,8 @@ func (s replicaSink) answered(ctx context.Context, event, written *eventsv1.Even
 		}
 		return event, nil
 	}
-	klog.FromContext(ctx).V(2).Info("API server rejected Event", "reason", event.Reason, "kind", event.Regarding.Kind, "name", event.Regarding.Name,
+	klog.FromContext(ctx).V(2).Info("API server rejected Event", "reason", event.Reason, "kind", event.Regarding.Kind,
+		"name", event.Regarding.Name,
 		KeyNamespace, event.Regarding.Namespace, "err", err)
 	return event, nil
 }

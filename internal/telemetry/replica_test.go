@@ -70,7 +70,8 @@ func TestEventsOfASeriesAreUpdated(t *testing.T) {
 	if _, err := ByReplica(kept, "fleet-0").Patch(t.Context(), event, []byte(`{"series":{}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if got := kept.last; got.Series.Count != 2 || got.ReportingInstance != "machine-controller-fleet-0" || got.ResourceVersion != "" || got.UID != "" {
+	if got := kept.last; got.Series.Count != 2 || got.ReportingInstance != "machine-controller-fleet-0" || got.ResourceVersion != "" ||
+		got.UID != "" {
 		t.Errorf("updated: %+v", got)
 	}
 }
@@ -103,7 +104,9 @@ func TestEventsInANamespaceInDeletionAreLoggedOnceForIt(t *testing.T) {
 	rejecting, born := ByReplica(&sink{err: forbidden}, "fleet-0"), time.Unix(0, 0)
 	for i := range 33 {
 		for _, namespace := range []string{"a", "b"} {
-			event := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, EventTime: metav1.NewMicroTime(born.Add(time.Duration(i) * time.Minute))}
+			event := &eventsv1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, EventTime: metav1.NewMicroTime(born.Add(time.Duration(i) * time.Minute)),
+			}
 			if _, err := rejecting.Create(ctx, event); err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,9 @@ func RegisterRESTClient(registerer prometheus.Registerer) {
 	known := &hosts{}
 	buckets := []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60}
 	byHost := func(name, help string) byHost {
-		return byHost{prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"verb", "host"}), known}
+		return byHost{
+			prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"verb", "host"}), known,
+		}
 	}
 	m := &restClientMetrics{
 		hosts:   known,
@@ -38,7 +40,9 @@ func RegisterRESTClient(registerer prometheus.Registerer) {
 			"code", "verb", "host"),
 	}
 	registerer.MustRegister(m.seconds.HistogramVec, m.waits.HistogramVec, m.requests, m.retries)
-	clientmetrics.Register(clientmetrics.RegisterOpts{RequestLatency: m.seconds, RateLimiterLatency: m.waits, RequestResult: m, RequestRetry: m})
+	clientmetrics.Register(clientmetrics.RegisterOpts{
+		RequestLatency: m.seconds, RateLimiterLatency: m.waits, RequestResult: m, RequestRetry: m,
+	})
 }
 
 // restClientMetrics implements the interfaces of client-go's metrics.

@@ -88,6 +88,7 @@ func samplingRatio() (float64, error) {
 		}
 		return ratio, nil
 	default:
-		return 0, fmt.Errorf("%s: expected always_on, always_off, traceidratio, or one of them with parentbased_ before it, got %q", samplerVariable, sampler)
+		return 0, fmt.Errorf("%s: expected always_on, always_off, traceidratio, or one of them with parentbased_ before it, got %q",
+			samplerVariable, sampler)
 	}
 }

@@ -106,7 +106,8 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	for _, a := range spans[0].Attributes() {
 		found[string(a.Key)] = a.Value.String()
 	}
-	if found["mcf.machine.name"] != "m" || found["mcf.driver.code"] != "Unknown" || found["mcf.provider"] != "p" || found["mcf.replica"] != "r" || found["mcf.slot"] != "7" {
+	if found["mcf.machine.name"] != "m" || found["mcf.driver.code"] != "Unknown" || found["mcf.provider"] != "p" ||
+		found["mcf.replica"] != "r" || found["mcf.slot"] != "7" {
 		t.Errorf("attributes %v", found)
 	}
 }
@@ -187,7 +188,8 @@ func TestCallsOfSweepersHaveSpans(t *testing.T) {
 	for _, a := range spans[1].Attributes() {
 		found[string(a.Key)] = a.Value.String()
 	}
-	if found["k8s.namespace.name"] != "n" || found["mcf.machine.name"] != "m" || found["mcf.machine.uid"] != "u" || found["mcf.driver.code"] != "Unknown" {
+	if found["k8s.namespace.name"] != "n" || found["mcf.machine.name"] != "m" || found["mcf.machine.uid"] != "u" ||
+		found["mcf.driver.code"] != "Unknown" {
 		t.Errorf("attributes %v", found)
 	}
 }

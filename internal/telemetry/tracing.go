@@ -103,7 +103,8 @@ const (
 // configured reports whether the environment names a destination of spans. OpenTelemetry's default,
 // a collector on this host, would have every replica without one log errors.
 func configured() bool {
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" || os.Getenv(exporterVariable) != ""
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" ||
+		os.Getenv(exporterVariable) != ""
 }
 
 // newExporter returns the exporter that the environment names, OTLP by default. OTLP uses gRPC
@@ -117,8 +118,10 @@ func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	}
 	created, err := create(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("start the exporter of traces: expected %s to be otlp, console or none, got %q, and %s or %s to be grpc or http/protobuf, got %q: %w",
-			exporterVariable, exporter, tracesProtocolVariable, protocolVariable, protocol, err)
+		return nil, fmt.Errorf(
+			"start the exporter of traces: expected %s to be otlp, console or none, got %q, and %s or %s to be grpc or http/protobuf, got %q: %w",
+			exporterVariable, exporter, tracesProtocolVariable, protocolVariable, protocol, err,
+		)
 	}
 	return created, nil
 }

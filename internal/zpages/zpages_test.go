@@ -42,7 +42,10 @@ func TestHealth(t *testing.T) {
 		{"/livez/loop", 200, "ok"},
 		{"/livez/other", 404, "there is no check of this name; ?verbose lists all\n"},
 		{"/readyz", 503, "[+]ping ok\n[-]lease failed: not held\n[-]slots failed: none\nwarn: the target is away\nreadyz check failed\n"},
-		{"/readyz?exclude=lease", 503, "[+]ping ok\n[+]lease excluded: ok\n[-]slots failed: none\nwarn: the target is away\nreadyz check failed\n"},
+		{
+			"/readyz?exclude=lease", 503,
+			"[+]ping ok\n[+]lease excluded: ok\n[-]slots failed: none\nwarn: the target is away\nreadyz check failed\n",
+		},
 		{"/readyz?exclude=lease&exclude=slots", 200, "ok"},
 		{"/readyz/ping", 200, "ok"},
 		{"/readyz/lease", 503, "not held\n"},

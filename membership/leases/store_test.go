@@ -137,9 +137,11 @@ func (w *watchRecorder) Listed(leases []*coordinationv1.Lease) {
 	}
 	w.seen = append(w.seen, "list")
 }
+
 func (w *watchRecorder) Seen(lease *coordinationv1.Lease) {
 	w.seen = append(w.seen, "seen "+lease.Name)
 }
+
 func (w *watchRecorder) Gone(lease *coordinationv1.Lease) {
 	w.seen = append(w.seen, "gone "+lease.Name)
 }

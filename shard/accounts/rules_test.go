@@ -218,16 +218,40 @@ func TestTriesAreInTurn(t *testing.T) {
 		most        int
 		want        []string
 	}{
-		"longest ago first":                         {[]one{{"a/1", due, false}, {"a/2", due + 5, false}, {"a/3", due + 3, false}, {"a/4", due + 4, false}, {"a/5", due + 1, false}}, nil, 9, []string{"a/2", "a/4", "a/3", "a/5", "a/1"}},
-		"not more than requested":                   {[]one{{"a/1", due, false}, {"b/1", due + 1, false}, {"c/1", due + 2, false}}, nil, 2, []string{"c/1", "b/1"}},
-		"none":                                      {[]one{{"a/1", due, false}}, nil, 0, []string{}},
-		"each namespace one, before one has two":    {[]one{{"a/1", due + 9, false}, {"a/2", due + 9, false}, {"b/1", due, false}}, nil, 9, []string{"a/1", "b/1", "a/2"}},
-		"one runs":                                  {[]one{{"a/1", due + 9, false}, {"a/2", due + 9, true}, {"b/1", due, false}}, nil, 9, []string{"b/1", "a/1"}},
-		"one of another's report runs":              {[]one{{"a/1", due + 9, false}, {"b/1", due, false}}, []one{{"a/2", due + 9, true}}, 9, []string{"b/1", "a/1"}},
-		"others are not due":                        {[]one{{"a/1", due + 9, false}, {"a/2", 2, false}, {"a/3", 2, false}, {"b/1", due, false}, {"b/2", 1, false}}, nil, 9, []string{"a/1", "b/1"}},
-		"the namespace that was tried longest ago":  {[]one{{"a/1", due + 9, false}, {"a/2", 1, false}, {"b/1", due, false}}, nil, 9, []string{"b/1", "a/1"}},
-		"another's report was tried a short ago":    {[]one{{"a/1", due + 9, false}, {"b/1", due, false}}, []one{{"a/2", 1, false}}, 9, []string{"b/1", "a/1"}},
-		"of those that were never tried, by letter": {[]one{{"a/3", due, false}, {"a/1", due, false}, {"a/4", due, false}, {"a/2", due, false}, {"a/5", due, false}}, nil, 9, []string{"a/1", "a/2", "a/3", "a/4", "a/5"}},
+		"longest ago first": {
+			[]one{{"a/1", due, false}, {"a/2", due + 5, false}, {"a/3", due + 3, false}, {"a/4", due + 4, false}, {"a/5", due + 1, false}},
+			nil, 9,
+			[]string{"a/2", "a/4", "a/3", "a/5", "a/1"},
+		},
+		"not more than requested": {
+			[]one{{"a/1", due, false}, {"b/1", due + 1, false}, {"c/1", due + 2, false}}, nil, 2, []string{"c/1", "b/1"},
+		},
+		"none": {[]one{{"a/1", due, false}}, nil, 0, []string{}},
+		"each namespace one, before one has two": {
+			[]one{{"a/1", due + 9, false}, {"a/2", due + 9, false}, {"b/1", due, false}}, nil, 9, []string{"a/1", "b/1", "a/2"},
+		},
+		"one runs": {
+			[]one{{"a/1", due + 9, false}, {"a/2", due + 9, true}, {"b/1", due, false}}, nil, 9, []string{"b/1", "a/1"},
+		},
+		"one of another's report runs": {
+			[]one{{"a/1", due + 9, false}, {"b/1", due, false}}, []one{{"a/2", due + 9, true}}, 9, []string{"b/1", "a/1"},
+		},
+		"others are not due": {
+			[]one{{"a/1", due + 9, false}, {"a/2", 2, false}, {"a/3", 2, false}, {"b/1", due, false}, {"b/2", 1, false}},
+			nil, 9,
+			[]string{"a/1", "b/1"},
+		},
+		"the namespace that was tried longest ago": {
+			[]one{{"a/1", due + 9, false}, {"a/2", 1, false}, {"b/1", due, false}}, nil, 9, []string{"b/1", "a/1"},
+		},
+		"another's report was tried a short ago": {
+			[]one{{"a/1", due + 9, false}, {"b/1", due, false}}, []one{{"a/2", 1, false}}, 9, []string{"b/1", "a/1"},
+		},
+		"of those that were never tried, by letter": {
+			[]one{{"a/3", due, false}, {"a/1", due, false}, {"a/4", due, false}, {"a/2", due, false}, {"a/5", due, false}},
+			nil, 9,
+			[]string{"a/1", "a/2", "a/3", "a/4", "a/5"},
+		},
 	} {
 		tracker := New()
 		of := func(o one) attempts { return attempts{ended: noon.Add(-o.ended), running: o.running} }

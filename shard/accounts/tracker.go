@@ -124,7 +124,9 @@ type Tracker struct {
 
 // New returns a Tracker that knows nothing.
 func New() *Tracker {
-	return &Tracker{suspects: map[string]*suspect{}, questions: map[Try]*question{}, answered: map[string]time.Time{}, classes: map[string]string{}}
+	return &Tracker{
+		suspects: map[string]*suspect{}, questions: map[Try]*question{}, answered: map[string]time.Time{}, classes: map[string]string{},
+	}
 }
 
 // Called records a call for a machine, which began at a time and ended now.
@@ -388,7 +390,8 @@ func (t *Tracker) first(all []member.Account, most, turns int) []member.Account 
 // them, and else each in its turn, since an account may be away for all.
 func (t *Tracker) classOf(provider string, failing []*suspect, turns int) string {
 	class := t.classes[provider]
-	if isFailing := slices.ContainsFunc(failing, func(s *suspect) bool { return s.Class == class }); !isFailing || !t.confirmed[DriverKey(provider)] {
+	if isFailing := slices.ContainsFunc(failing, func(s *suspect) bool { return s.Class == class }); !isFailing ||
+		!t.confirmed[DriverKey(provider)] {
 		class = failing[turns%len(failing)].Class
 	}
 	t.classes[provider] = class

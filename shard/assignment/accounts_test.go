@@ -45,7 +45,9 @@ func TestSlotsLeaveReplicasThatDoNotReachTheirAccounts(t *testing.T) {
 		want     []Move
 	}{
 		"all of its slots, and no others": {
-			[]Replica{a, b}, held("a", "a", "a", "b"), one([]string{"a"}, []string{"b"}, 0, 2, 3), []Move{unreached(0, "a", "b"), unreached(2, "a", "b")},
+			[]Replica{a, b},
+			held("a", "a", "a", "b"), one([]string{"a"}, []string{"b"}, 0, 2, 3),
+			[]Move{unreached(0, "a", "b"), unreached(2, "a", "b")},
 		},
 		"down for all":                        {[]Replica{a, b}, held("a", "b"), one([]string{"a", "b"}, nil, 0, 1), nil},
 		"no other replica has reached it":     {[]Replica{a, b}, held("a", "b"), one([]string{"a"}, nil, 0), nil},
@@ -53,14 +55,20 @@ func TestSlotsLeaveReplicasThatDoNotReachTheirAccounts(t *testing.T) {
 		"the one that reaches it is unfit":    {[]Replica{a, limited(b, Evict)}, held("a", "a"), one([]string{"a"}, []string{"b"}, 0), nil},
 		"the one that reaches it is on trial": {[]Replica{a, limited(b, Rest)}, held("a", "b"), one([]string{"a"}, []string{"b"}, 0), nil},
 		"the one that reaches it was passed over": {
-			[]Replica{a, b}, with(held("a", "b"), func(s *Slot) { s.Passed = map[string]time.Duration{"b": now + 1} }), one([]string{"a"}, []string{"b"}, 0), nil,
+			[]Replica{a, b},
+			with(held("a", "b"), func(s *Slot) { s.Passed = map[string]time.Duration{"b": now + 1} }),
+			one([]string{"a"}, []string{"b"}, 0), nil,
 		},
-		"only to one that reaches it": {[]Replica{a, b, c}, held("a", "a", "b", "b", "c"), one([]string{"a"}, []string{"b"}, 0), []Move{unreached(0, "a", "b")}},
+		"only to one that reaches it": {
+			[]Replica{a, b, c}, held("a", "a", "b", "b", "c"), one([]string{"a"}, []string{"b"}, 0), []Move{unreached(0, "a", "b")},
+		},
 		"it has moved not long ago": {
 			[]Replica{a, b}, with(held("a", "b"), func(s *Slot) { s.StaysUntil = now + 1 }), one([]string{"a"}, []string{"b"}, 0), nil,
 		},
 		"it has moved long ago": {
-			[]Replica{a, b}, with(held("a", "a", "b"), func(s *Slot) { s.StaysUntil = now }), one([]string{"a"}, []string{"b"}, 0), []Move{unreached(0, "a", "b")},
+			[]Replica{a, b},
+			with(held("a", "a", "b"), func(s *Slot) { s.StaysUntil = now }), one([]string{"a"}, []string{"b"}, 0),
+			[]Move{unreached(0, "a", "b")},
 		},
 		// 44 in all, the mean is 14.67: with 3 of the slots b has 33. Then a is idle.
 		"until it has twice the mean, the rest stays": {
@@ -81,7 +89,9 @@ func TestSlotsLeaveReplicasThatDoNotReachTheirAccounts(t *testing.T) {
 			[]Move{unreached(0, "a", "b")},
 		},
 		"the next one when the slots of the first have been acquired": {
-			[]Replica{a, b}, with(held("b", "a"), func(s *Slot) { s.Holder, s.MovedForAccount = "a", now-time.Second }), one([]string{"a"}, []string{"b"}, 1), nil,
+			[]Replica{a, b},
+			with(held("b", "a"), func(s *Slot) { s.Holder, s.MovedForAccount = "a", now-time.Second }),
+			one([]string{"a"}, []string{"b"}, 1), nil,
 		},
 		"two accounts that fail on different replicas": {
 			[]Replica{a, b},
@@ -113,9 +123,11 @@ func TestOtherMovesPreferReplicasThatReachTheAccounts(t *testing.T) {
 		"a dead replica's, to the one that reaches it": {[]Slot{at("dead"), at("b"), at("a"), at("a"), at("a")}, failing("b"), "a"},
 		"unless that one has twice the mean":           {[]Slot{at("dead"), at("a"), at("a"), at("a"), at("a"), at("c")}, failing("b", "c"), "c"},
 		"for load, not to one that does not reach it":  {[]Slot{{Holder: "b", Assigned: "b", Weight: 9}, at("b")}, failing("a"), "b"},
-		"for load, where none reaches it":              {[]Slot{{Holder: "b", Assigned: "b", Weight: 9}, {Holder: "b", Assigned: "b", Weight: 9}}, failing("a", "b"), "a"},
-		"to its home":                                  {[]Slot{home, at("b")}, nil, "a"},
-		"not to its home that does not reach it":       {[]Slot{home, at("a")}, failing("a"), "b"},
+		"for load, where none reaches it": {
+			[]Slot{{Holder: "b", Assigned: "b", Weight: 9}, {Holder: "b", Assigned: "b", Weight: 9}}, failing("a", "b"), "a",
+		},
+		"to its home":                            {[]Slot{home, at("b")}, nil, "a"},
+		"not to its home that does not reach it": {[]Slot{home, at("a")}, failing("a"), "b"},
 	} {
 		f := &fleet{config: DefaultConfig(), World: World{Now: now, Slots: test.slots, Accounts: test.accounts}}
 		f.join("a", "b")

@@ -68,7 +68,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.PassOverFor <= c.NotAcquiredAfter {
-		return fmt.Errorf("assignment: PassOverFor: expected more than NotAcquiredAfter (%v), got %v; otherwise a slot is assigned again to the replica that did not take it", c.NotAcquiredAfter, c.PassOverFor)
+		return fmt.Errorf("assignment: PassOverFor: expected more than NotAcquiredAfter (%v), got %v; "+
+			"otherwise a slot is assigned again to the replica that did not take it", c.NotAcquiredAfter, c.PassOverFor)
 	}
 	if !(c.LoadShare > 0 && c.LoadShare <= c.JoinShare && c.JoinShare <= 1) {
 		return fmt.Errorf("assignment: expected 0 < LoadShare <= JoinShare <= 1, got %g and %g", c.LoadShare, c.JoinShare)

@@ -70,7 +70,8 @@ func generate(t *rapid.T) *fleet {
 	f := newFleet(rapid.SampledFrom([]int{1, 2, 7, 32}).Draw(t, "slots"))
 	for _, name := range rapid.SliceOfNDistinct(replica, 0, 6, rapid.ID).Draw(t, "replicas") {
 		f.Replicas = append(f.Replicas, Replica{
-			Name: name, Leaving: rapid.IntRange(0, 5).Draw(t, "leaving") == 0, Capacity: rapid.SampledFrom([]float64{0, 1, 1, 2, 0.5}).Draw(t, "capacity"),
+			Name: name, Leaving: rapid.IntRange(0, 5).Draw(t, "leaving") == 0,
+			Capacity: rapid.SampledFrom([]float64{0, 1, 1, 2, 0.5}).Draw(t, "capacity"),
 		})
 	}
 	around := func(what string) time.Duration {

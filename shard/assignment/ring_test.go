@@ -21,7 +21,8 @@ func TestGolden(t *testing.T) {
 	byDeployment, many, byNamespace := newSpread(t, 256, ByDeployment), newSpread(t, 1000, ByDeployment), newSpread(t, 256, ByNamespace)
 	for i := range 1000 {
 		namespace, name := fmt.Sprintf("shoot--project-%d--cluster", i%37), fmt.Sprintf("worker-%d-z%d", i/3, i%3)
-		fmt.Fprintf(&got, "%s/%s %d %d %d\n", namespace, name, byDeployment.Of(namespace, name), many.Of(namespace, name), byNamespace.Of(namespace, name))
+		fmt.Fprintf(&got, "%s/%s %d %d %d\n",
+			namespace, name, byDeployment.Of(namespace, name), many.Of(namespace, name), byNamespace.Of(namespace, name))
 	}
 	for _, fleet := range [][]string{{"fleet-0"}, fleetOf("fleet", 2), fleetOf("fleet", 3), fleetOf("fleet", 12), {"a", "b-1", "b-11"}} {
 		fmt.Fprintf(&got, "\n# table of 256 slots: %s\n", strings.Join(fleet, " "))
@@ -77,7 +78,9 @@ func TestKeysOfANamespace(t *testing.T) {
 
 func TestOfDoesNotAllocate(t *testing.T) {
 	s := newSpread(t, 256, ByDeployment)
-	if got := testing.AllocsPerRun(100, func() { s.Of("shoot--a-long-project--a-long-cluster", "a-long-name-of-a-machine-deployment") }); got != 0 {
+	if got := testing.AllocsPerRun(100, func() {
+		s.Of("shoot--a-long-project--a-long-cluster", "a-long-name-of-a-machine-deployment")
+	}); got != 0 {
 		t.Errorf("want no allocation, got %v", got)
 	}
 }

@@ -54,7 +54,9 @@ const (
 // New returns a Fence under which nothing is allowed yet, and registers its counter of refusals.
 // The fault point may be nil.
 func New(replica, session string, slots int, t *Time, registerer prometheus.Registerer, point *FaultPoint) *Fence {
-	f := &Fence{replica: replica, session: session, time: t, refusals: newRefusals(registerer), faultPoint: point, leadership: &ownershipState{}}
+	f := &Fence{
+		replica: replica, session: session, time: t, refusals: newRefusals(registerer), faultPoint: point, leadership: &ownershipState{},
+	}
 	f.until.Store(&membership.Moment{})
 	f.leaderUntil.Store(&membership.Moment{})
 	for range slots {

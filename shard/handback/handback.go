@@ -64,7 +64,10 @@ type LivingError struct {
 
 // Error returns the sessions and what to do.
 func (e *LivingError) Error() string {
-	return fmt.Sprintf("expected the fleet to be stopped, but these sessions renew their Leases: %s; scale the fleet to 0 replicas and try again", strings.Join(e.Sessions, ", "))
+	return fmt.Sprintf(
+		"expected the fleet to be stopped, but these sessions renew their Leases: %s; scale the fleet to 0 replicas and try again",
+		strings.Join(e.Sessions, ", "),
+	)
 }
 
 // Validate returns an error that names the fields that are missing.
@@ -168,7 +171,9 @@ func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.
 			return cleaned, err
 		}
 	}
-	return cleaned, fmt.Errorf("expected objects to be unchanged while they are written, but another client changed some at each of %d attempts; try again", rounds)
+	return cleaned,
+		fmt.Errorf("expected objects to be unchanged while they are written, but another client changed some at each of %d attempts; try again",
+			rounds)
 }
 
 // listUnclean lists the objects with labels or annotations of the fleet.
@@ -177,17 +182,18 @@ func listUnclean(ctx context.Context, list metadata.ResourceInterface, isNode bo
 	if isNode {
 		options.LabelSelector = v1alpha1.LabelSlot
 	}
-	err = decode.UntilPage(ctx, "objects of the fleet", options, list.List, func(part *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
-		for i := range part.Items {
-			if cleaningPatch(&part.Items[i]) != nil {
-				found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-					Namespace: part.Items[i].Namespace, Name: part.Items[i].Name, UID: part.Items[i].UID,
-					ResourceVersion: part.Items[i].ResourceVersion, Labels: part.Items[i].Labels, Annotations: part.Items[i].Annotations,
-				}})
+	err = decode.UntilPage(ctx, "objects of the fleet", options, list.List,
+		func(part *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
+			for i := range part.Items {
+				if cleaningPatch(&part.Items[i]) != nil {
+					found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+						Namespace: part.Items[i].Namespace, Name: part.Items[i].Name, UID: part.Items[i].UID,
+						ResourceVersion: part.Items[i].ResourceVersion, Labels: part.Items[i].Labels, Annotations: part.Items[i].Annotations,
+					}})
+				}
 			}
-		}
-		return false
-	})
+			return false
+		})
 	return found, err
 }
 

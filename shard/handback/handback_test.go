@@ -60,12 +60,15 @@ func TestLeaveWithoutATargetCluster(t *testing.T) {
 }
 
 func TestAllLabelsAndAnnotationsOfTheFleetAreRemoved(t *testing.T) {
-	cfg, _ := config(lease("n", v1alpha1.LeaseManager, "us", nil), lease("other", v1alpha1.LeaseManager, "them", nil), lease("n", "unrelated", "us", nil))
+	cfg, _ := config(lease("n", v1alpha1.LeaseManager, "us", nil), lease("other", v1alpha1.LeaseManager, "them", nil),
+		lease("n", "unrelated", "us", nil))
 	report, err := Leave(t.Context(), cfg)
 	if want := (Report{Objects: 4, Leases: 1}); err != nil || report != want {
 		t.Fatalf("%+v, %v, want %+v", report, err, want)
 	}
-	for resource, client := range map[string]metadata.Interface{"machinedeployments": cfg.Metadata, "machines": cfg.Metadata, "nodes": cfg.Target} {
+	for resource, client := range map[string]metadata.Interface{
+		"machinedeployments": cfg.Metadata, "machines": cfg.Metadata, "nodes": cfg.Target,
+	} {
 		gvr := v1alpha1.SchemeGroupVersion.WithResource(resource)
 		if resource == "nodes" {
 			gvr = schema.GroupVersionResource{Version: "v1", Resource: resource}
@@ -85,7 +88,9 @@ func TestAllLabelsAndAnnotationsOfTheFleetAreRemoved(t *testing.T) {
 			t.Errorf("%s: finalizers %v", resource, got.Finalizers)
 		}
 	}
-	for key, want := range map[[2]string]string{{"n", v1alpha1.LeaseManager}: "", {"other", v1alpha1.LeaseManager}: "them", {"n", "unrelated"}: "us"} {
+	for key, want := range map[[2]string]string{
+		{"n", v1alpha1.LeaseManager}: "", {"other", v1alpha1.LeaseManager}: "them", {"n", "unrelated"}: "us",
+	} {
 		got, err := cfg.Client.CoordinationV1().Leases(key[0]).Get(t.Context(), key[1], metav1.GetOptions{})
 		if err != nil || *got.Spec.HolderIdentity != want {
 			t.Errorf("Lease %v: %v, %v, want holder %q", key, got, err, want)

@@ -18,7 +18,9 @@ import (
 // the longest time that the leader Lease or one of the session Leases records, because a session
 // renews within its own; the default of --lease-take-over if none records any. Errors: a record
 // that is not a positive duration, and errors of the API server.
-func takeOver(ctx context.Context, leases coordinationclient.LeaseInterface, fleet string, sessions []coordinationv1.Lease) (time.Duration, error) {
+func takeOver(
+	ctx context.Context, leases coordinationclient.LeaseInterface, fleet string, sessions []coordinationv1.Lease,
+) (time.Duration, error) {
 	recorded := sessions
 	leader, err := leases.Get(ctx, member.LeaderLeaseName(fleet), metav1.GetOptions{})
 	switch {
@@ -35,8 +37,10 @@ func takeOver(ctx context.Context, leases coordinationclient.LeaseInterface, fle
 		}
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
-			return 0, fmt.Errorf("lease %s, annotation %s: expected a positive duration like 15s, got %q; set the fleet's --lease-take-over there and try again",
-				recorded[i].Name, v1alpha1.AnnotationTakeOver, value)
+			return 0, fmt.Errorf(
+				"lease %s, annotation %s: expected a positive duration like 15s, got %q; set the fleet's --lease-take-over there and try again",
+				recorded[i].Name, v1alpha1.AnnotationTakeOver, value,
+			)
 		}
 		longest = max(longest, d)
 	}

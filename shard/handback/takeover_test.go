@@ -34,12 +34,29 @@ func TestLeaveWaitsForTheTakeOverOfTheFleet(t *testing.T) {
 		leases []apiserver.Typed
 		want   time.Duration
 	}{
-		{"recorded on the leader Lease", []apiserver.Typed{records("fleet-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "", ofSession)}, time.Minute},
+		{
+			"recorded on the leader Lease",
+			[]apiserver.Typed{records("fleet-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "", ofSession)},
+			time.Minute,
+		},
 		{"recorded on the session Lease", []apiserver.Typed{records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
-		{"the longest", []apiserver.Typed{records("fleet-leader", "", "20s", nil), records("fleet-session-a", "a_1", "40s", ofSession), records("fleet-session-b", "b_1", "30s", ofSession)}, 40 * time.Second},
-		{"recorded nowhere", []apiserver.Typed{records("fleet-leader", "", "", nil), records("fleet-session-a", "a_1", "", ofSession)}, 15 * time.Second},
-		{"not that of an ended session", []apiserver.Typed{records("fleet-session-a", "a_1", "5s", ofSession), records("fleet-session-b", "", "40s", ofSession)}, 5 * time.Second},
-		{"not that of another fleet", []apiserver.Typed{records("other-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
+		{"the longest", []apiserver.Typed{records("fleet-leader", "", "20s", nil), records("fleet-session-a", "a_1", "40s",
+			ofSession), records("fleet-session-b", "b_1", "30s", ofSession)}, 40 * time.Second},
+		{
+			"recorded nowhere",
+			[]apiserver.Typed{records("fleet-leader", "", "", nil), records("fleet-session-a", "a_1", "", ofSession)},
+			15 * time.Second,
+		},
+		{
+			"not that of an ended session",
+			[]apiserver.Typed{records("fleet-session-a", "a_1", "5s", ofSession), records("fleet-session-b", "", "40s", ofSession)},
+			5 * time.Second,
+		},
+		{
+			"not that of another fleet",
+			[]apiserver.Typed{records("other-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "5s", ofSession)},
+			5 * time.Second,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg, control := config(tc.leases...)

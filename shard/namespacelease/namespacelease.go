@@ -127,8 +127,8 @@ func New(cfg Config) (*NamespaceLeases, error) {
 		errs = append(errs, err)
 	}
 	run, err := runner.New(runner.Config[Key]{
-		Name: runner.NamespaceLeases, Reconcile: a.reconcile, Workers: 4 * runner.TenantsAtOnce, Tenant: func(key Key) string { return key.Namespace },
-		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.NamespaceLeases, Reconcile: a.reconcile, Workers: 4 * runner.TenantsAtOnce,
+		Tenant: func(key Key) string { return key.Namespace }, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	a.runner = run
 	return a, errors.Join(append(errs, err)...)
@@ -405,7 +405,9 @@ func (l *NamespaceLeases) isEnding(namespace string) bool {
 
 // write acquires or releases a Lease; done is false if it has changed since it was read. cached is
 // the version that was read, nil if there was none.
-func (l *NamespaceLeases) write(ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do policy.Action) (done bool, err error) {
+func (l *NamespaceLeases) write(
+	ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do policy.Action,
+) (done bool, err error) {
 	name := names()[which]
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if cached != nil {

@@ -73,7 +73,10 @@ func unstarted(t *testing.T, roots ...string) *bench {
 
 func benchOf(t *testing.T, roots ...string) *bench {
 	t.Helper()
-	b := &bench{t: t, server: apiserver.Recording(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}, roots: map[types.UID]bool{}}
+	b := &bench{
+		t: t, server: apiserver.Recording(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{},
+		roots: map[types.UID]bool{},
+	}
 	for _, root := range roots {
 		b.root(root)
 	}

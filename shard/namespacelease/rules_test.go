@@ -172,10 +172,12 @@ func TestChangesOfLeases(t *testing.T) {
 			want, left = []string{"n", "n"}, 1
 		}
 		if !slices.Equal(notified, want) || len(b.leases.reported) != left || b.leases.ending["n"] != test.ending {
-			t.Errorf("%s: notified %v, want %v; %d refusals are left, want %d; ending %v", name, notified, want, len(b.leases.reported), left, b.leases.ending)
+			t.Errorf("%s: notified %v, want %v; %d refusals are left, want %d; ending %v",
+				name, notified, want, len(b.leases.reported), left, b.leases.ending)
 		}
 		since, seen := b.leases.since[0]["n"]
-		if wantSince := (firstSeen{"2", b.clock.Now()}); test.isNewest && since != wantSince || test.is == nil == seen || !test.isNewest && seen && since != first {
+		if wantSince := (firstSeen{"2", b.clock.Now()}); test.isNewest && since != wantSince || test.is == nil == seen ||
+			!test.isNewest && seen && since != first {
 			t.Errorf("%s: seen since %v", name, since)
 		}
 	}

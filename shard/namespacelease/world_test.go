@@ -152,7 +152,8 @@ func (w *leaseWorld) holder(namespace, name string) string {
 func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 	t.Helper()
 	w := &leaseWorld{
-		t: t, dice: rand.New(rand.NewPCG(seed, 0)), server: apiserver.Recording(), roots: map[Key]bool{}, managers: map[string]bool{}, changed: map[string]time.Time{},
+		t: t, dice: rand.New(rand.NewPCG(seed, 0)), server: apiserver.Recording(), roots: map[Key]bool{}, managers: map[string]bool{},
+		changed: map[string]time.Time{},
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -211,7 +212,8 @@ func (w *leaseWorld) manage(ctx context.Context, namespace string) {
 			}
 			spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration, RenewTime: new(metav1.NowMicro())}
 			if lease, err := leases.Get(ctx, name, metav1.GetOptions{}); err != nil {
-				_, _ = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}, metav1.CreateOptions{})
+				_, _ = leases.Create(ctx,
+					&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}, metav1.CreateOptions{})
 			} else if before := holderOf(lease); before == "" || before == holder {
 				lease.Spec = spec
 				_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})

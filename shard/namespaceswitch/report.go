@@ -73,7 +73,8 @@ func (s *Switches) write(ctx context.Context, reports []policy.Report) error {
 			"status":   corev1.PodStatus{Phase: corev1.PodRunning, Conditions: r.Conditions},
 		})
 		if err == nil {
-			_, err = s.cfg.Client.Pods(r.Pod.Namespace).Patch(ctx, r.Pod.Name, types.StrategicMergePatchType, change, metav1.PatchOptions{}, "status")
+			_, err = s.cfg.Client.Pods(r.Pod.Namespace).Patch(ctx, r.Pod.Name, types.StrategicMergePatchType, change,
+				metav1.PatchOptions{}, "status")
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("report on pod %s/%s: %w", r.Pod.Namespace, r.Pod.Name, err))

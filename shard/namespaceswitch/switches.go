@@ -103,7 +103,10 @@ func (s *Switches) Run(ctx context.Context) {
 	running.Go(func() {
 		named := fields.OneTermEqualSelector(metav1.ObjectNameField, policy.Deployment).String()
 		objectcache.Watch(ctx, kindDeployments, s.cfg.Deployments.Fields(named), "", &objectcache.Mirror[*appsv1.Deployment]{
-			Store: s.deployments, Mine: func() []metav1.Object { return s.deployments.Each() }, Keep: essential, Listed: func() { s.list(kindDeployments) },
+			Store:  s.deployments,
+			Mine:   func() []metav1.Object { return s.deployments.Each() },
+			Keep:   essential,
+			Listed: func() { s.list(kindDeployments) },
 		})
 	})
 	running.Go(func() {

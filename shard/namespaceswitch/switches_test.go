@@ -87,7 +87,8 @@ func TestPassesAreInterruptedAndResumed(t *testing.T) {
 			begun, interrupted int
 		}{{1, 1, 0}, {0, 1, 1}, {2, 2, 1}, {1, 2, 1}, {0, 2, 2}} {
 			if b.turn(step.replicas); b.begun != step.begun || b.interrupted != step.interrupted {
-				t.Errorf("step %d: %d passes have begun and %d were interrupted, want %d and %d", round, b.begun, b.interrupted, step.begun, step.interrupted)
+				t.Errorf("step %d: %d passes have begun and %d were interrupted, want %d and %d",
+					round, b.begun, b.interrupted, step.begun, step.interrupted)
 			}
 		}
 	})

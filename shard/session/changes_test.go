@@ -21,7 +21,11 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 		want    bool // the slot is stopped
 	}{
 		{"resumed and stopped", []protocol.Change{{Slot: 3, Kind: protocol.Resumed}, {Slot: 3, Kind: protocol.Stopped, Ticket: 9}}, true},
-		{"acquired and stopped", []protocol.Change{{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, {Slot: 3, Epoch: 1, Kind: protocol.Stopped, Ticket: 9}}, true},
+		{
+			"acquired and stopped",
+			[]protocol.Change{{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, {Slot: 3, Epoch: 1, Kind: protocol.Stopped, Ticket: 9}},
+			true,
+		},
 		{"stopped and resumed", []protocol.Change{{Slot: 3, Kind: protocol.Stopped, Ticket: 9}, {Slot: 3, Kind: protocol.Resumed}}, false},
 		{"resumed and stopped, and then another slot", []protocol.Change{
 			{Slot: 3, Kind: protocol.Resumed}, {Slot: 3, Kind: protocol.Stopped, Ticket: 9}, {Slot: 4, Kind: protocol.Resumed},
@@ -34,7 +38,8 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 			f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
 			r, err := New(complete(t, Config{Fence: f, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: protocol.Settings{
 				Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
-				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
+				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment),
+				RingVersion: assignment.RingVersion,
 			}}))
 			if err != nil {
 				t.Fatal(err)

@@ -28,7 +28,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/session/protocol"
 )
 
-var costs = flag.Bool("cost", false, "measure what the loop of a session costs in fleets of all sizes, and print the table of docs/benchmarks.md")
+var costs = flag.Bool("cost", false,
+	"measure what the loop of a session costs in fleets of all sizes, and print the table of docs/benchmarks.md")
 
 // What the loop of a session may cost.
 const (
@@ -47,7 +48,8 @@ func TestCost(t *testing.T) {
 	slots, replicas := []int{64}, []int{3}
 	if *costs {
 		slots, replicas = []int{256, 1024, 4096}, []int{3, 10, 32}
-		fmt.Fprintln(os.Stdout, "| slots | replicas | leader at rest | follower at rest | installation: CPU | longest step | renewal late by | take-over: CPU | longest step | renewal late by | session Lease |")
+		fmt.Fprintln(os.Stdout, "| slots | replicas | leader at rest | follower at rest | installation: "+
+			"CPU | longest step | renewal late by | take-over: CPU | longest step | renewal late by | session Lease |")
 		fmt.Fprintln(os.Stdout, "|---|---|---|---|---|---|---|---|---|---|---|")
 	}
 	for _, s := range slots {
@@ -65,10 +67,13 @@ func TestCost(t *testing.T) {
 				continue
 			}
 			share := func(cpu time.Duration) float64 { return cpu.Seconds() / 60 }
-			fmt.Fprintf(os.Stdout, "| %d | %d | %.2f %% | %.2f %% | %s | %s | %s | %s | %s | %s | %d kB |\n", s, r, 100*share(rest.leader), 100*share(rest.follower),
-				millis(install.most()), millis(install.step), millis(install.late), millis(takeOver.most()), millis(takeOver.step), millis(takeOver.late), f.largest/1000)
+			fmt.Fprintf(os.Stdout, "| %d | %d | %.2f %% | %.2f %% | %s | %s | %s | %s | %s | %s | %d kB |\n",
+				s, r, 100*share(rest.leader), 100*share(rest.follower),
+				millis(install.most()), millis(install.step), millis(install.late), millis(takeOver.most()), millis(takeOver.step),
+				millis(takeOver.late), f.largest/1000)
 			if share(rest.most()) > mostAtRest {
-				t.Errorf("%d slots, %d replicas: at rest the loop takes %.1f %% of a core, want at most %.0f %%", s, r, 100*share(rest.most()), 100*mostAtRest)
+				t.Errorf("%d slots, %d replicas: at rest the loop takes %.1f %% of a core, want at most %.0f %%",
+					s, r, 100*share(rest.most()), 100*mostAtRest)
 			}
 			if late := max(install.late, rest.late, takeOver.late); late > mostDelay {
 				t.Errorf("%d slots, %d replicas: a renewal is late by %v, want at most %v", s, r, late, mostDelay)
@@ -287,7 +292,8 @@ func (f *costFleet) newReplica(n int) *costReplica {
 	name := fmt.Sprintf("machine-controller-fleet-%d", n)
 	s := protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
-		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: f.slots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
+		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: f.slots, ShardBy: string(assignment.ByDeployment),
+		RingVersion: assignment.RingVersion,
 	}
 	machine, err := protocol.NewSession(s)
 	if err != nil {
@@ -296,8 +302,9 @@ func (f *costFleet) newReplica(n int) *costReplica {
 	registry := prometheus.NewRegistry()
 	m, h := NewMetrics(registry), newHolders(s, member.Moment{})
 	return &costReplica{
-		f: f, settings: s, machine: machine, fence: fence.New(name, s.Session, s.Slots, fence.NewTime(clock.RealClock{}), registry, nil), metrics: m,
-		arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m, h), service: &service{metrics: m, holders: h}, outages: outages[int]{},
+		f: f, settings: s, machine: machine, fence: fence.New(name, s.Session, s.Slots, fence.NewTime(clock.RealClock{}), registry, nil),
+		metrics: m, arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m, h), service: &service{metrics: m, holders: h},
+		outages: outages[int]{},
 	}
 }
 

@@ -278,7 +278,8 @@ func (r *Replica) noteUnserved(ctx context.Context, leases []*coordinationv1.Lea
 	if gap.IsZero() {
 		return
 	}
-	klog.FromContext(ctx).Info("No replica lived for some time; it does not count for the deadlines of machines", "began", gap.From, "ended", gap.To)
+	klog.FromContext(ctx).Info("No replica lived for some time; it does not count for the deadlines of machines", "began", gap.From,
+		"ended", gap.To)
 	r.machine.NoteUnserved(gap)
 	r.cfg.Unserved(gap)
 }

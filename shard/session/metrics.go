@@ -35,11 +35,13 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		owned: gauge("mcf_owned_slots", "Slots that this replica holds."),
-		unowned: gauge("mcf_unowned_slots", "Slots without a holder, or with one that has given no sign of life for as long as it may work without, "+
-			"as this replica sees it: their objects are not reconciled."),
+		unowned: gauge("mcf_unowned_slots",
+			"Slots without a holder, or with one that has given no sign of life for as long as it may work without, "+
+				"as this replica sees it: their objects are not reconciled."),
 		slots: gauge("mcf_slots", "Slots of the fleet."),
-		unownedSeconds: counter("mcf_unowned_slot_seconds_total", "For how long slots had no live holder, summed over slots, as this replica sees it: "+
-			"from the last sign of life of a dead holder, or from the release, until another session holds them."),
+		unownedSeconds: counter("mcf_unowned_slot_seconds_total",
+			"For how long slots had no live holder, summed over slots, as this replica sees it: "+
+				"from the last sign of life of a dead holder, or from the release, until another session holds them."),
 		unopenedSeconds: counter("mcf_unopened_slot_seconds_total", "For how long this replica held slots and did not reconcile their objects, "+
 			"summed over slots: their objects were not known yet, they were being handed over, or the replica was suspended and got them back."),
 		leads:     gauge("mcf_leader", "1 if this replica leads the fleet."),
@@ -48,19 +50,22 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		sessions:  gauge("mcf_sessions", "Sessions that live, as this replica sees it."),
 		unreached: gauge("mcf_unreached_accounts", "Accounts at clouds, and drivers, that do not answer this replica, and answer another one."),
 		inFlight:  gauge("mcf_in_flight", "Passes, requests and calls of drivers that are in flight under an ownership."),
-		rootSeconds: counter("mcf_unserved_root_seconds_total", "For how long roots were not reconciled, summed over roots: those of slots that opened here, "+
-			"from when no live session held the slot until it was open. "+
-			"Roots are MachineDeployments, and MachineSets and Machines without a controller."),
+		rootSeconds: counter("mcf_unserved_root_seconds_total",
+			"For how long roots were not reconciled, summed over roots: those of slots that opened here, "+
+				"from when no live session held the slot until it was open. "+
+				"Roots are MachineDeployments, and MachineSets and Machines without a controller."),
 		suspensions: counter("mcf_suspensions_total", "How often the fence passed."),
 		fit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mcf_fit", Help: "1 if this replica can do its work, by aspect: acts (it has read all Leases, and its fence has not passed), " +
 				"observes (its renewals come back through its watch), serves (the slots that it acquires open, and their objects are watched).",
 		}, []string{"aspect"}),
 		unopened: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mcf_unopened_slots", Help: "Slots that this replica holds and whose objects it does not know yet, so that they are not reconciled, " +
+			Name: "mcf_unopened_slots",
+			Help: "Slots that this replica holds and whose objects it does not know yet, so that they are not reconciled, " +
 				"by reason: the kind of objects that was not listed, or Pending.",
 		}, []string{"reason"}),
-		handOver: seconds("mcf_hand_over_seconds", "From a slot of a live session being assigned to this replica, or being released, if that was before, to the slot being open here."),
+		handOver: seconds("mcf_hand_over_seconds",
+			"From a slot of a live session being assigned to this replica, or being released, if that was before, to the slot being open here."),
 		takeOver: seconds("mcf_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
 	}
 	registerer.MustRegister(m.fit, m.unopened, m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight, m.unreached,

@@ -41,10 +41,12 @@ func stepped(t *testing.T, c clock.WithTicker, grants Grants, tracer trace.Trace
 	registry, now := prometheus.NewRegistry(), fence.NewTime(c)
 	f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
 	store := storeOn(t, newServer().Config(), f, now)
-	r, err := New(complete(t, Config{Fence: f, Leases: store, Time: now, Metrics: NewMetrics(registry), Grants: grants, Tracer: tracer, Settings: protocol.Settings{
-		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
-		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment), RingVersion: assignment.RingVersion,
-	}}))
+	r, err := New(complete(t,
+		Config{Fence: f, Leases: store, Time: now, Metrics: NewMetrics(registry), Grants: grants, Tracer: tracer, Settings: protocol.Settings{
+			Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+			Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(assignment.ByDeployment),
+			RingVersion: assignment.RingVersion,
+		}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,8 @@ func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
 	opened := &openings{}
 	_, step := stepped(t, clock.RealClock{}, opened, nil)
 	step(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, protocol.Change{Slot: 4, Epoch: 1, Kind: protocol.Acquired})
-	step(protocol.Change{Slot: 3, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Lost})
+	step(protocol.Change{Slot: 3, Kind: protocol.Resumed},
+		protocol.Change{Slot: 4, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Lost})
 	if diff := cmp.Diff([][]int{{3, 4}, {3}}, opened.calls); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}

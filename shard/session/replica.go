@@ -138,8 +138,9 @@ func New(cfg Config) (*Replica, error) {
 	r := &Replica{
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
 		holders: holders, service: &service{metrics: cfg.Metrics, holders: holders, roots: cfg.Roots, begun: now, last: now},
-		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics, holders), leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{},
-		outages: outages[int]{}, unfit: outages[string]{}, candidacy: newCandidacy(),
+		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics, holders),
+		leaving: newDepartures(cfg.Settings, cfg.Tracer), changes: changeLog{}, outages: outages[int]{}, unfit: outages[string]{},
+		candidacy: newCandidacy(),
 	}
 	r.beaten.Store(&now)
 	return r, nil

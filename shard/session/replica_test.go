@@ -133,7 +133,9 @@ func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, c
 }
 
 // beginWith starts a replica that sees objects by its own grants.
-func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string, grants Grants, change ...func(*protocol.Settings)) *process {
+func beginWith(
+	ctx context.Context, t *testing.T, way *rest.Config, name string, grants Grants, change ...func(*protocol.Settings),
+) *process {
 	t.Helper()
 	settings := protocol.Settings{
 		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
@@ -151,7 +153,8 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 	}
 	var err error
 	p.Replica, err = New(complete(t, Config{
-		Settings: settings, Leases: storeOn(t, way, p.fence, now), Fence: p.fence, Time: now, Grants: grants, Metrics: metrics, Unowned: p.receive, Unfit: p.receiveUnfit,
+		Settings: settings, Leases: storeOn(t, way, p.fence, now), Fence: p.fence, Time: now, Grants: grants, Metrics: metrics,
+		Unowned: p.receive, Unfit: p.receiveUnfit,
 		Weigh: func() map[int]int64 {
 			weights := map[int]int64{}
 			for slot := range settings.Slots {
@@ -233,7 +236,8 @@ func TestAFreshFleetHoldsAllSlots(t *testing.T) {
 		server := newServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
-		if h, err := a.Health(t.Context()); err != nil || h.Suspended || !h.Fitness.IsFit() || len(h.Waiting) > 0 || h.Held != fleetSlots || !h.Leads {
+		if h, err := a.Health(t.Context()); err != nil || h.Suspended || !h.Fitness.IsFit() || len(h.Waiting) > 0 || h.Held != fleetSlots ||
+			!h.Leads {
 			t.Errorf("it holds all and has the health %+v, %v", h, err)
 		}
 		time.Sleep(2 * time.Second)

@@ -73,12 +73,13 @@ func (r *Reporter) rootsOf(ctx context.Context, slots []int) (map[string][]corev
 	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
 		list := r.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())).Namespace(r.Namespace)
 		options := metav1.ListOptions{LabelSelector: selector, Limit: rootsPage}
-		err := decode.EachObject(ctx, "the "+kind.Resource()+" of slots without a holder", options, list.List, func(o *metav1.PartialObjectMetadata) {
-			if metav1.GetControllerOf(o) == nil {
-				slot := o.Labels[v1alpha1.LabelSlot]
-				roots[slot] = append(roots[slot], policy.Of(kind, o).Ref())
-			}
-		})
+		err := decode.EachObject(ctx, "the "+kind.Resource()+" of slots without a holder", options, list.List,
+			func(o *metav1.PartialObjectMetadata) {
+				if metav1.GetControllerOf(o) == nil {
+					slot := o.Labels[v1alpha1.LabelSlot]
+					roots[slot] = append(roots[slot], policy.Of(kind, o).Ref())
+				}
+			})
 		if err != nil {
 			return nil, err
 		}

@@ -84,7 +84,9 @@ func TestUnservedTimeIsCountedAsObserved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &observed{t: t, server: newServer(), replicas: map[string]*process{}, unowned: map[string]float64{}, last: map[prometheus.Counter]float64{}}
+				w := &observed{
+					t: t, server: newServer(), replicas: map[string]*process{}, unowned: map[string]float64{}, last: map[prometheus.Counter]float64{},
+				}
 				for _, replica := range []string{"fleet-0", "fleet-1", "fleet-2"} {
 					w.begin(replica, "aaaaa")
 				}
@@ -127,9 +129,14 @@ func TestUnservedTimeOfLeasesThatOthersWrote(t *testing.T) {
 		leases []seen
 		most   time.Duration
 	}{
-		"a slot that was released in 1700":         {[]seen{{slot, "", ancient}, {slot, "fleet-1_abcde", now(1).Wall}}, oldest + time.Minute},
-		"its holder lived in 1700":                 {[]seen{{session, "fleet-0_aaaaa", ancient}, {slot, "fleet-0_aaaaa", ancient}, {slot, "fleet-1_abcde", now(1).Wall}}, oldest + time.Minute},
-		"cleared by hand while the fleet was down": {[]seen{{session, "fleet-0_aaaaa", now(-60).Wall}, {slot, "", now(0).Wall.AddDate(0, 0, -30)}}, 2 * time.Minute},
+		"a slot that was released in 1700": {[]seen{{slot, "", ancient}, {slot, "fleet-1_abcde", now(1).Wall}}, oldest + time.Minute},
+		"its holder lived in 1700": {
+			[]seen{{session, "fleet-0_aaaaa", ancient}, {slot, "fleet-0_aaaaa", ancient}, {slot, "fleet-1_abcde", now(1).Wall}},
+			oldest + time.Minute,
+		},
+		"cleared by hand while the fleet was down": {
+			[]seen{{session, "fleet-0_aaaaa", now(-60).Wall}, {slot, "", now(0).Wall.AddDate(0, 0, -30)}}, 2 * time.Minute,
+		},
 		"a holder that lives, and wrote a time in the future": {[]seen{
 			{session, "fleet-0_aaaaa", now(1 << 20).Wall}, {slot, "fleet-0_aaaaa", now(0).Wall}, {session, "fleet-0_aaaaa", now(55).Wall},
 		}, 0},
@@ -159,7 +166,8 @@ func TestHoldersForgetReplicas(t *testing.T) {
 		replica := fmt.Sprintf("fleet-%d", i)
 		session, renewed := replica+"_abcde", metav1.NewMicroTime(at.Wall)
 		h.seen(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: member.SessionLeaseName("fleet", replica)}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &session, RenewTime: &renewed},
+			ObjectMeta: metav1.ObjectMeta{Name: member.SessionLeaseName("fleet", replica)},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &session, RenewTime: &renewed},
 		}, at)
 		h.prune(at)
 	}

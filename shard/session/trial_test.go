@@ -58,7 +58,8 @@ func TestReplicasUnderFaults(t *testing.T) {
 	})
 	t.Logf("%+v", total)
 	if end-first >= 100 && (total.sent == 0 || total.refused == 0 || total.handOvers == 0 || total.takeOvers == 0 ||
-		total.suspensions == 0 || total.exits[protocol.ReasonLeft] == 0 || total.exits[protocol.ReasonLost] == 0 || total.exits[protocol.ReasonInFlight] == 0) {
+		total.suspensions == 0 || total.exits[protocol.ReasonLeft] == 0 || total.exits[protocol.ReasonLost] == 0 ||
+		total.exits[protocol.ReasonInFlight] == 0) {
 		t.Errorf("want seeds in which all sorts of things happen, got %+v", total)
 	}
 }

@@ -35,7 +35,8 @@ func TestTroublesOf(t *testing.T) {
 	ended := both
 	ended.Session = ""
 	account := func(class string) string {
-		return "fleet-0 AccountUnreached: Replica fleet-0 gets no answer from the cloud or the driver of MachineClass " + class + ", and other replicas do; " +
+		return "fleet-0 AccountUnreached: Replica fleet-0 gets no answer from the cloud or the driver of MachineClass " + class +
+			", and other replicas do; " +
 			"the slots of its machines are assigned to these; check the processes of drivers in its pod, and its connections to the cloud"
 	}
 	for name, test := range map[string]struct {
@@ -125,7 +126,8 @@ type unlistedGrants struct {
 func (g unlistedGrants) Unlisted() map[int]string { return g.unlisted }
 
 func TestUnfitSlotsThatWait(t *testing.T) {
-	r, _ := stepped(t, clock.RealClock{}, unlistedGrants{unlisted: map[int]string{3: "Nodes", 4: "", 5: "Nodes", 6: "Nodes", 7: "Machines"}}, nil)
+	r, _ := stepped(t, clock.RealClock{},
+		unlistedGrants{unlisted: map[int]string{3: "Nodes", 4: "", 5: "Nodes", 6: "Nodes", 7: "Machines"}}, nil)
 	r.opening = map[int]*opening{2: {}, 3: {}, 4: {}, 5: {}, 6: {ready: true}}
 	if diff := cmp.Diff(map[int]string{2: pending, 3: "Nodes", 4: pending, 5: "Nodes"}, r.waiting()); diff != "" {
 		t.Errorf("waiting (-want +got):\n%s", diff)

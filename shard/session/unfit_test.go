@@ -238,7 +238,8 @@ func TestAReplicaThatCannotListAfterASuspensionEnds(t *testing.T) {
 			return nil
 		})
 		wantAll(t, 35*time.Second, others...)
-		if exit, ok := (<-blind.ended).(*ExitError); !ok || exit.Reason != protocol.ReasonUnfit || !exit.Empty { //nolint:errorlint // it is not wrapped
+		//nolint:errorlint // it is not wrapped
+		if exit, ok := (<-blind.ended).(*ExitError); !ok || exit.Reason != protocol.ReasonUnfit || !exit.Empty {
 			t.Errorf("ended with %v", exit)
 		}
 	})
@@ -292,7 +293,8 @@ func TestAReplicaThatCannotAcquireIsTriedLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer()
 		server.Fault(func(r apiserver.Request) error {
-			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/fleet-slot-") && strings.Contains(r.Header.Get("User-Agent"), "/fleet-1 ") {
+			if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/fleet-slot-") &&
+				strings.Contains(r.Header.Get("User-Agent"), "/fleet-1 ") {
 				return context.DeadlineExceeded
 			}
 			return nil

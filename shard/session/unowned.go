@@ -65,7 +65,8 @@ func unownedAmong(slots []protocol.SlotFacts) map[int]bool {
 // reportLate reports, under the leadership, what has been wrong for longer than a duration: each
 // once in an outage, and again when report returns false.
 func reportLate[K cmp.Ordered, V any](
-	ctx context.Context, r *Replica, o outages[K], now member.Moment, after time.Duration, wrong map[K]V, report func(ctx context.Context, late []K) bool,
+	ctx context.Context, r *Replica, o outages[K], now member.Moment, after time.Duration, wrong map[K]V,
+	report func(ctx context.Context, late []K) bool,
 ) {
 	owned, done, leads := r.cfg.Fence.Lead(ctx)
 	if !leads {

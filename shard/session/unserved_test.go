@@ -27,7 +27,8 @@ func TestUnservedIsKnownToEachReplica(t *testing.T) {
 			t.Helper()
 			wantAll(t, time.Minute, p)
 			client := kubernetes.NewForConfigOrDie(server.Config())
-			lease, err := client.CoordinationV1().Leases("fleet-system").Get(t.Context(), member.SessionLeaseName("fleet", replica), metav1.GetOptions{})
+			lease, err := client.CoordinationV1().Leases("fleet-system").Get(t.Context(),
+				member.SessionLeaseName("fleet", replica), metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -226,9 +226,10 @@ func (c *Classes) start(ctx context.Context, namespace string, running *sync.Wai
 	c.mu.Unlock()
 	running.Go(func() {
 		defer close(w.ended)
-		objectcache.Watch(inner, "MachineClasses of "+namespace, objectcache.FromEach(c.cfg.Machines.MachineClasses(namespace)), "", &objectcache.Mirror[*v1alpha1.MachineClass]{
-			Store: c.cfg.View.Classes, Mine: func() []metav1.Object { return c.cfg.View.Classes.InNamespace(namespace) },
-		})
+		objectcache.Watch(inner, "MachineClasses of "+namespace, objectcache.FromEach(c.cfg.Machines.MachineClasses(namespace)), "",
+			&objectcache.Mirror[*v1alpha1.MachineClass]{
+				Store: c.cfg.View.Classes, Mine: func() []metav1.Object { return c.cfg.View.Classes.InNamespace(namespace) },
+			})
 	})
 }
 

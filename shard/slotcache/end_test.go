@@ -18,7 +18,9 @@ import (
 // A watch ends only when the handler that it has called returns, and this may still use what is
 // closed after Run.
 func TestRunReturnsWhenAllWatchesHaveEnded(t *testing.T) {
-	for name, runOf := range map[string]func(machines machineclient.MachineV1alpha1Interface, names metadata.Interface, handle func()) func(context.Context){
+	for name, runOf := range map[string]func(
+		machines machineclient.MachineV1alpha1Interface, names metadata.Interface, handle func(),
+	) func(context.Context){
 		"grants": func(machines machineclient.MachineV1alpha1Interface, _ metadata.Interface, handle func()) func(context.Context) {
 			view := objectcache.NewView()
 			view.Machines.OnChange(func(_, _ *v1alpha1.Machine) { handle() })

@@ -161,7 +161,8 @@ func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 		within(time.Second)
 		b.change(func() { b.away = false })
 		within(time.Minute)
-		if decoded, not := b.view.Machines.Len(), b.view.Machines.Undecodable.Len(); decoded != 2*objectcache.Page+objectcache.Page/2-13 || not != 13 {
+		if decoded, not := b.view.Machines.Len(), b.view.Machines.Undecodable.Len(); decoded != 2*objectcache.Page+objectcache.Page/2-13 ||
+			not != 13 {
 			t.Errorf("%d objects and %d undecodable ones, want 1237 and 13", decoded, not)
 		}
 		if b.lists != 3+1 {

@@ -29,7 +29,9 @@ func newAdmissionBench() *admissionBench {
 }
 
 // gateOf returns a gate of a kind that enqueues refused keys with a function.
-func gateOf(a *Admission, kind policy.Kind, inner runner.Gate[types.NamespacedName], enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
+func gateOf(
+	a *Admission, kind policy.Kind, inner runner.Gate[types.NamespacedName], enqueue func(types.NamespacedName),
+) runner.Gate[types.NamespacedName] {
 	gate := a.Gate(kind, inner)
 	gate.Notify(enqueue)
 	return gate

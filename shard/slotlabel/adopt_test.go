@@ -39,7 +39,9 @@ func TestAdopt(t *testing.T) {
 		if test.at != "" {
 			b.control.Refuse(test.at, test.answer)
 		}
-		adopted, err := b.labeler.adoptAll(context.Background(), []policy.Adoption{{Orphan: orphan, Adopter: policy.Adopter{Name: "1-set", UID: "1-set"}}})
+		adopted, err := b.labeler.adoptAll(context.Background(), []policy.Adoption{
+			{Orphan: orphan, Adopter: policy.Adopter{Name: "1-set", UID: "1-set"}},
+		})
 		if (err != nil) != test.fails || adopted == test.fails {
 			t.Errorf("%s: adopted %t, %v", name, adopted, err)
 		}

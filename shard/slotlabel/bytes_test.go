@@ -81,7 +81,8 @@ func TestParentsOfANamespaceAreReadOnceForAllSlots(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, err := New(Config{
-			Control: clients.Metadata, Machines: clients.Machines, Watch: w, Gate: all{}, Events: events.NewFakeRecorder(1), Clock: clock.RealClock{},
+			Control: clients.Metadata, Machines: clients.Machines, Watch: w, Gate: all{}, Events: events.NewFakeRecorder(1),
+			Clock: clock.RealClock{},
 			Slots: policy.Slots{Count: slotCount, Of: func(_, root string) int {
 				number, _, _ := strings.Cut(root, "-")
 				slot, _ := strconv.Atoi(number)

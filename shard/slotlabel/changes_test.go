@@ -40,7 +40,8 @@ func TestSlotsWhoseHolderMayLabelAnObject(t *testing.T) {
 	objects["a machine of a set that was reset"].OwnerReferences[0].UID = "a set of that name before"
 	synctest.Test(t, func(t *testing.T) {
 		world := []*metav1.PartialObjectMetadata{
-			meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "1-set", "1", "1"), meta(policy.Deployment, "0", "0", ""), meta(policy.Node, "2-node", "", ""),
+			meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "1-set", "1", "1"), meta(policy.Deployment, "0", "0", ""),
+			meta(policy.Node, "2-node", "", ""),
 		}
 		for _, o := range objects {
 			world = append(world, o)
@@ -94,7 +95,9 @@ func TestSeen(t *testing.T) {
 				b := shutBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"),
 					meta(policy.Machine, "3-below", "", "s"), meta(policy.Set, "2-set", "", "1"), meta(policy.Machine, "3-root", "", ""))
 				b.enqueued()
-				kind := map[string]policy.Kind{"Machine": policy.Machine, "MachineSet": policy.Set, "MachineDeployment": policy.Deployment}[test.seen.Kind]
+				kind := map[string]policy.Kind{
+					"Machine": policy.Machine, "MachineSet": policy.Set, "MachineDeployment": policy.Deployment,
+				}[test.seen.Kind]
 				b.labeler.Seen(kind, test.seen)
 				if diff := cmp.Diff(test.atOnce, b.enqueued()); diff != "" {
 					t.Errorf("enqueued at once (-want +got):\n%s", diff)
@@ -194,7 +197,8 @@ func TestLabelsThatAreNotWritten(t *testing.T) {
 
 func TestNothingIsKeptOfWhatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := shutBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "3-below", "", "s"))
+		b := shutBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"),
+			meta(policy.Machine, "3-below", "", "s"))
 		b.labeler.blockMoving(Key{"n", 2}, moving("m"))
 		b.labeler.refused[object{policy.Machine, named("m")}] = "by a webhook"
 		again := b.rejected("1")

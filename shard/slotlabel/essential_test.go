@@ -61,7 +61,9 @@ func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 					t.Fatal(err)
 				}
 				kept := bare(tc.kind, tc.object, tc.slot, tc.parent)
-				kept.ResourceVersion, kept.TypeMeta = stored.ResourceVersion, metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}
+				kept.ResourceVersion, kept.TypeMeta = stored.ResourceVersion, metav1.TypeMeta{
+					APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata",
+				}
 				want := []any{kept}
 				if diff := cmp.Diff(want, w.informers[tc.kind].GetStore().List()); diff != "" {
 					t.Errorf("kept (-want +got):\n%s", diff)

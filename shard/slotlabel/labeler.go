@@ -99,8 +99,8 @@ func New(cfg Config) (*Labeler, error) {
 	l.admission = NewAdmission(l.mayRun)
 	var err error
 	l.runner, err = runner.New(runner.Config[Key]{
-		Name: runner.SlotLabels, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * workers, Tenant: func(key Key) string { return key.Namespace },
-		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.SlotLabels, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * workers,
+		Tenant: func(key Key) string { return key.Namespace }, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err

@@ -151,9 +151,12 @@ func benchBetween(t *testing.T, control, target *apiserver.Server, lag time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.machines = apiserver.Recording(&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
-	}})
+	b.machines = apiserver.Recording(&v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"},
+		Spec: v1alpha1.MachineSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+		},
+	})
 	b.labeler, err = New(Config{
 		Control: inControl, Target: inTarget, Machines: b.machines.Machines(),
 		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Events: &b.events, Clock: clock.RealClock{},
@@ -269,7 +272,9 @@ func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 			return nil
 		})
 		var again []types.NamespacedName
-		gate := gateOf(b.labeler.Admission(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again = append(again, key) })
+		gate := gateOf(b.labeler.Admission(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+			again = append(again, key)
+		})
 		root := types.NamespacedName{Namespace: "n", Name: "1"}
 		b.run()
 		time.Sleep(time.Second)
@@ -341,9 +346,12 @@ func TestOrphanIsAdoptedBeforeItIsLabeledAsRoot(t *testing.T) {
 func TestOrphanedSetIsAdopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := stillBench(t, []int{1, 2}, meta(policy.Deployment, "1-deployment", "1", ""), meta(policy.Set, "2-orphan", "", ""))
-		apiserver.Add(b.machines, &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-deployment", UID: "1-deployment"}, Spec: v1alpha1.MachineDeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
-		}})
+		apiserver.Add(b.machines, &v1alpha1.MachineDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-deployment", UID: "1-deployment"},
+			Spec: v1alpha1.MachineDeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+			},
+		})
 		b.run()
 		b.becomes(map[string]string{"1-deployment": "1", "2-orphan": "1"})
 	})
@@ -355,7 +363,8 @@ func TestOrphanIsAdoptedNextToAnUndecodableParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
 		for resource, kind := range map[string]string{"machinesets": "MachineSet", "machinedeployments": "MachineDeployment"} {
-			b.machines.AddJSON(resource, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"`+kind+`","metadata":{"namespace":"n","name":"u"},"spec":[]}`)
+			b.machines.AddJSON(resource,
+				`{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"`+kind+`","metadata":{"namespace":"n","name":"u"},"spec":[]}`)
 		}
 		b.run()
 		b.becomes(map[string]string{"1-set": "1", "2-orphan": "1"})
@@ -410,7 +419,8 @@ func TestReadsAreSharedButNeverBeginBeforeTheCall(t *testing.T) {
 		}
 		return nil
 	})
-	r := &reader{metadata: server.Metadata(), turns: make(chan struct{}, 1), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+	r := &reader{metadata: server.Metadata(), turns: make(chan struct{},
+		1), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
 		return &snapshot{forest: policy.Plant(objects, nil), trees: policy.Plant(objects, nil).Trees(slots())}
 	}}
 	var running sync.WaitGroup
@@ -445,7 +455,8 @@ func TestParentCreatedDuringAReadIsFound(t *testing.T) {
 		}
 		return nil
 	})
-	r := &reader{metadata: server.Metadata(), turns: make(chan struct{}, 1), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+	r := &reader{metadata: server.Metadata(), turns: make(chan struct{},
+		1), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
 		return &snapshot{forest: policy.Plant(objects, nil)}
 	}}
 	found, err := r.read(t.Context(), "n")

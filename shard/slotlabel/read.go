@@ -106,11 +106,12 @@ func (r *reader) observe(ctx context.Context, namespace string) (*snapshot, erro
 		})
 	}
 	if err == nil && found.offers.Needs(policy.Deployment) {
-		err = decode.EachPage(ctx, "MachineDeployments for adoption", r.machines.MachineDeployments(namespace).List, func(page *v1alpha1.MachineDeploymentList) {
-			for i := range page.Items {
-				found.offers.To(policy.Deployment, &page.Items[i], page.Items[i].Spec.Selector)
-			}
-		})
+		err = decode.EachPage(ctx, "MachineDeployments for adoption", r.machines.MachineDeployments(namespace).List,
+			func(page *v1alpha1.MachineDeploymentList) {
+				for i := range page.Items {
+					found.offers.To(policy.Deployment, &page.Items[i], page.Items[i].Spec.Selector)
+				}
+			})
 	}
 	return found, err
 }
@@ -140,7 +141,8 @@ func (r *reader) list(ctx context.Context, namespace string) ([]policy.Object, e
 
 func (r *reader) listKind(ctx context.Context, namespace string, kind policy.Kind) (objects []policy.Object, err error) {
 	list := r.metadata.Resource(resource(kind)).Namespace(namespace).List
-	return objects, decode.EachObject(ctx, kind.Resource()+" of namespace "+namespace, metav1.ListOptions{}, list, func(found *metav1.PartialObjectMetadata) {
-		objects = append(objects, policy.Of(kind, found))
-	})
+	return objects,
+		decode.EachObject(ctx, kind.Resource()+" of namespace "+namespace, metav1.ListOptions{}, list, func(found *metav1.PartialObjectMetadata) {
+			objects = append(objects, policy.Of(kind, found))
+		})
 }

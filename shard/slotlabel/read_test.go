@@ -32,7 +32,8 @@ func TestCallsDuringAReadShareTheNextOne(t *testing.T) {
 			}
 			return nil
 		})
-		r := &reader{metadata: server.Metadata(), turns: make(chan struct{}, readsAtOnce), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+		r := &reader{metadata: server.Metadata(), turns: make(chan struct{},
+			readsAtOnce), rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
 			return &snapshot{forest: policy.Plant(objects, nil)}
 		}}
 		var running sync.WaitGroup

@@ -34,7 +34,8 @@ func (l *Labeler) report(tree policy.Tree, o policy.Object, err error) (refused 
 	}
 	for _, root := range tree.Roots {
 		ref := root.Ref()
-		telemetry.EmitUnlogged(l.cfg.Events, &ref, v1alpha1.EventNotLabeled, fmt.Sprintf("%s %s cannot be labeled with its slot, and %s: %v", o.Kind, o.Name, result, err))
+		telemetry.EmitUnlogged(l.cfg.Events, &ref, v1alpha1.EventNotLabeled,
+			fmt.Sprintf("%s %s cannot be labeled with its slot, and %s: %v", o.Kind, o.Name, result, err))
 	}
 	return true
 }

@@ -38,7 +38,8 @@ func TestLabelThatIsRefusedIsReportedOnTheRoot(t *testing.T) {
 		labels, events []string
 	}{
 		"machines": {[]string{"node-m"}, []string{
-			"MachineDeployment 1 NotLabeled: Machine m cannot be labeled with its slot, and nothing of this object is reconciled until it can be written",
+			"MachineDeployment 1 NotLabeled: Machine m cannot be labeled with its slot, " +
+				"and nothing of this object is reconciled until it can be written",
 		}},
 		"nodes": {[]string{"1", "m", "s"}, []string{
 			"MachineDeployment 1 NotLabeled: Node node-m cannot be labeled with its slot, and its machine has no Node until it can be written",
@@ -46,7 +47,8 @@ func TestLabelThatIsRefusedIsReportedOnTheRoot(t *testing.T) {
 	} {
 		t.Run(refused, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := stillBench(t, []int{1}, meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "", "1"), meta(policy.Machine, "m", "", "s"), meta(policy.Node, "node-m", "", ""))
+				b := stillBench(t, []int{1}, meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "", "1"), meta(policy.Machine, "m", "", "s"),
+					meta(policy.Node, "node-m", "", ""))
 				refusal := apierrors.NewInvalid(schema.GroupKind{Kind: "Machine"}, "any", nil)
 				b.control.Refuse("patch "+refused, refusal)
 				b.target.Refuse("patch "+refused, refusal)
@@ -69,7 +71,10 @@ func TestLabelThatIsRefusedIsReportedOnTheRoot(t *testing.T) {
 }
 
 func TestIsRefused(t *testing.T) {
-	for code, want := range map[int32]bool{0: false, 399: false, 400: true, 401: false, 403: true, 404: false, 408: false, 409: false, 418: true, 422: true, 429: false, 499: true, 500: false, 503: false} {
+	for code, want := range map[int32]bool{
+		0: false, 399: false, 400: true, 401: false, 403: true, 404: false, 408: false, 409: false, 418: true, 422: true, 429: false, 499: true,
+		500: false, 503: false,
+	} {
 		err := fmt.Errorf("write: %w", statusOf(code))
 		if got := isRefused(err); got != want {
 			t.Errorf("%d: refused %t, want %t", code, got, want)

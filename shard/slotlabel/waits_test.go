@@ -56,7 +56,8 @@ func TestRootWaitsOnlyForObjectsBelowIt(t *testing.T) {
 		b.control.Remove("machinesets", "n", "s")
 		synctest.Wait()
 		if *again != 1 || len(b.labeler.waits) > 0 {
-			t.Errorf("enqueued %d times after the MachineSet was deleted, next to an unlabeled object that stays; waits: %v", *again, b.labeler.waits)
+			t.Errorf("enqueued %d times after the MachineSet was deleted, next to an unlabeled object that stays; waits: %v",
+				*again, b.labeler.waits)
 		}
 	})
 }
@@ -93,7 +94,8 @@ func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildChangesDuringAdmit(t *test
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := shutBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Set, "t", "1", "1"), meta(policy.Machine, "m", "", "s"))
+				b := shutBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Set, "t", "1", "1"),
+					meta(policy.Machine, "m", "", "s"))
 				known, requested := b.labeler.cfg.Known, false
 				b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
 					found, ok := known(kind, key)
@@ -283,7 +285,8 @@ func TestMachineRequestsItsNamespaceInTheSlotOfItsRoot(t *testing.T) {
 func TestParentsOfUnlabeledObjectsAreLookedUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := shutBench(t, nil, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "1", "", ""),
-			meta(policy.Machine, "a", "", ""), meta(policy.Machine, "b", "", "s"), meta(policy.Machine, "c", "", "s"), meta(policy.Machine, "d", "", "s"))
+			meta(policy.Machine, "a", "", ""), meta(policy.Machine, "b", "", "s"), meta(policy.Machine, "c", "", "s"),
+			meta(policy.Machine, "d", "", "s"))
 		lookups := 0
 		b.labeler.cfg.Known = func(kind policy.Kind, _ types.NamespacedName) (metav1.Object, bool) {
 			if kind == policy.Set {

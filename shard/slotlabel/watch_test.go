@@ -50,7 +50,9 @@ func TestWatchOfOneNamespace(t *testing.T) {
 		if !started || !w.Has(policy.Node, types.NamespacedName{Name: "node"}) || w.Count(policy.Machine) != 1 {
 			t.Errorf("with Nodes: started %t, %d Nodes and %d machines", started, w.Count(policy.Node), w.Count(policy.Machine))
 		}
-		want := corev1.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "MachineSet", Namespace: "n", Name: "root", UID: "root"}
+		want := corev1.ObjectReference{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "MachineSet", Namespace: "n", Name: "root", UID: "root",
+		}
 		if roots := w.Roots("n"); !slices.Equal(roots, []corev1.ObjectReference{want}) {
 			t.Errorf("roots: %v, want %v", roots, want)
 		}
@@ -79,7 +81,9 @@ func TestWatchThatEndsBeforeNodesAreListed(t *testing.T) {
 }
 
 func TestResource(t *testing.T) {
-	for kind, want := range map[policy.Kind]string{policy.Node: "/v1, Resource=nodes", policy.Set: "machine.sapcloud.io/v1alpha1, Resource=machinesets"} {
+	for kind, want := range map[policy.Kind]string{
+		policy.Node: "/v1, Resource=nodes", policy.Set: "machine.sapcloud.io/v1alpha1, Resource=machinesets",
+	} {
 		if got := resource(kind).String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

@@ -27,13 +27,28 @@ func TestWrite(t *testing.T) {
 		requests int
 		err      string
 	}{
-		"all":                 {kind: policy.Machine, done: []string{"a", "b"}, requests: 2},
-		"one fails":           {kind: policy.Machine, answers: map[string]error{"a": away}, done: []string{"b"}, requests: 2, err: "label Machine n/a: Internal error occurred: context canceled"},
-		"both fail":           {kind: policy.Set, answers: map[string]error{"a": away, "b": away}, requests: 2, err: "label MachineSet n/a: Internal error occurred: context canceled (and 1 more like it)"},
-		"one has changed":     {kind: policy.Machine, answers: map[string]error{"a": conflict}, done: []string{"b"}, requests: 2},
-		"one is refused":      {kind: policy.Machine, answers: map[string]error{"a": refusal}, done: []string{"b"}, requests: 2, err: `label Machine n/a: Machine "any" is invalid`},
-		"a Node is refused":   {kind: policy.Node, answers: map[string]error{"a": refusal}, done: []string{"a", "b"}, requests: 2, err: `label Node /a: Machine "any" is invalid`},
-		"a Node fails":        {kind: policy.Node, answers: map[string]error{"a": away}, done: []string{"b"}, requests: 2, err: "label Node /a: Internal error occurred: context canceled"},
+		"all": {kind: policy.Machine, done: []string{"a", "b"}, requests: 2},
+		"one fails": {
+			kind: policy.Machine, answers: map[string]error{"a": away}, done: []string{"b"}, requests: 2,
+			err: "label Machine n/a: Internal error occurred: context canceled",
+		},
+		"both fail": {
+			kind: policy.Set, answers: map[string]error{"a": away, "b": away}, requests: 2,
+			err: "label MachineSet n/a: Internal error occurred: context canceled (and 1 more like it)",
+		},
+		"one has changed": {kind: policy.Machine, answers: map[string]error{"a": conflict}, done: []string{"b"}, requests: 2},
+		"one is refused": {
+			kind: policy.Machine, answers: map[string]error{"a": refusal}, done: []string{"b"}, requests: 2,
+			err: `label Machine n/a: Machine "any" is invalid`,
+		},
+		"a Node is refused": {
+			kind: policy.Node, answers: map[string]error{"a": refusal}, done: []string{"a", "b"}, requests: 2,
+			err: `label Node /a: Machine "any" is invalid`,
+		},
+		"a Node fails": {
+			kind: policy.Node, answers: map[string]error{"a": away}, done: []string{"b"}, requests: 2,
+			err: "label Node /a: Internal error occurred: context canceled",
+		},
 		"the slot is lost":    {kind: policy.Machine, lost: true},
 		"the pass has ended":  {kind: policy.Machine, ended: true},
 		"Nodes were replaced": {kind: policy.Node, replaced: true, requests: 2},

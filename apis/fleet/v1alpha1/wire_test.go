@@ -11,5 +11,6 @@ func TestManifests(t *testing.T) { wire.Manifests(t, "testdata/manifests.yaml", 
 
 func TestFieldNames(t *testing.T) {
 	wire.Fields(t, "testdata/fields.golden",
-		v1alpha1.MachineConfig{}, v1alpha1.RenderedMachineConfig{}, v1alpha1.MachineConfigPool{}, v1alpha1.ControllerConfig{}, v1alpha1.KubeletConfig{})
+		v1alpha1.MachineConfig{}, v1alpha1.RenderedMachineConfig{}, v1alpha1.MachineConfigPool{},
+		v1alpha1.ControllerConfig{}, v1alpha1.KubeletConfig{})
 }

@@ -17,13 +17,16 @@ func configEvents() []EventReason {
 	return []EventReason{
 		{
 			EventRendered, false, pool,
-			"The selected MachineConfigs result in another RenderedMachineConfig, to which the Nodes of the pool are brought. The message names it and them.",
+			"The selected MachineConfigs result in another RenderedMachineConfig, to which the Nodes of the pool are brought. " +
+				"The message names it and them.",
 			"",
 		},
 		{
 			EventRenderFailed, true, pool,
-			"No RenderedMachineConfig can be built from the selected MachineConfigs, and the Nodes keep what they have. The message, and the condition `RenderDegraded`, have the MachineConfig and the cause.",
-			"Correct the MachineConfig that the message names, or the selector of the pool; see [machine configuration](operations/machine-config.md#when-nothing-is-rendered).",
+			"No RenderedMachineConfig can be built from the selected MachineConfigs, and the Nodes keep what they have. The message, " +
+				"and the condition `RenderDegraded`, have the MachineConfig and the cause.",
+			"Correct the MachineConfig that the message names, or the selector of the pool; " +
+				"see [machine configuration](operations/machine-config.md#when-nothing-is-rendered).",
 		},
 		{
 			EventConfigIgnored, true, pool,
@@ -37,12 +40,14 @@ func configEvents() []EventReason {
 		},
 		{
 			EventKubeletConfigRefused, true, kubelet,
-			"The settings are invalid, alone or together with those of other KubeletConfigs of a pool, and the Nodes of its pools keep what they have. The message, and the condition `Accepted`, have the cause.",
+			"The settings are invalid, alone or together with those of other KubeletConfigs of a pool, " +
+				"and the Nodes of its pools keep what they have. The message, and the condition `Accepted`, have the cause.",
 			"Correct the field that the message names.",
 		},
 		{
 			EventTemplatesFailing, true, control,
-			"A template cannot be rendered, and the MachineConfigs of all templates stay as they are. The message, and the condition `TemplateControllerFailing`, name it.",
+			"A template cannot be rendered, and the MachineConfigs of all templates stay as they are. The message, " +
+				"and the condition `TemplateControllerFailing`, name it.",
 			"Correct the template, or the value in the ControllerConfig that it needs.",
 		},
 	}

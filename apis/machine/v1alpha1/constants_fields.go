@@ -27,7 +27,11 @@ func classEvents() []EventReason {
 	return []EventReason{{
 		EventUnknownFields, true,
 		[]string{"MachineClass"},
-		"The driver ignores fields of the provider spec, or does not report which it ignores. It is emitted when they change, before a VM is created. The message names the fields, and those for which no VM is created because they can concern security or price.",
-		"Correct or remove the fields. To have VMs created without them all the same, annotate the MachineClass with `fleet.machine.sapcloud.io/allow-unknown-fields=<the value in the message>`. A driver that refuses fields which it does not know, as `simulated` does, has none created; the message says so. See [fields that a driver ignores](operations/configure.md#fields-that-a-driver-ignores).",
+		"The driver ignores fields of the provider spec, or does not report which it ignores. It is emitted when they change, " +
+			"before a VM is created. The message names the fields, and those for which no VM is created because they can concern security or price.",
+		"Correct or remove the fields. To have VMs created without them all the same, " +
+			"annotate the MachineClass with `fleet.machine.sapcloud.io/allow-unknown-fields=<the value in the message>`. " +
+			"A driver that refuses fields which it does not know, as `simulated` does, has none created; the message says so. " +
+			"See [fields that a driver ignores](operations/configure.md#fields-that-a-driver-ignores).",
 	}}
 }

@@ -65,8 +65,12 @@ func holdEvents() []EventReason {
 	return []EventReason{
 		{
 			EventDeletionsHeld, true, roots,
-			"Machines that should be deleted or replaced are not: a person holds deletions by an annotation, or the deletion budget of the Namespace is exhausted. The message has the annotation and its reason, or the limit. It is on a MachineSet only if the MachineSet has no controller.",
-			"Remove the annotation `fleet.machine.sapcloud.io/hold-deletions` from the Namespace, or from the leader Lease, when its reason is gone. If the deletion budget is exhausted, find out why so many machines are unhealthy; to have more replaced within the hour, raise the annotation `fleet.machine.sapcloud.io/max-deletions-per-hour` of the Namespace.",
+			"Machines that should be deleted or replaced are not: a person holds deletions by an annotation, " +
+				"or the deletion budget of the Namespace is exhausted. The message has the annotation and its reason, or the limit. " +
+				"It is on a MachineSet only if the MachineSet has no controller.",
+			"Remove the annotation `fleet.machine.sapcloud.io/hold-deletions` from the Namespace, or from the leader Lease, " +
+				"when its reason is gone. If the deletion budget is exhausted, find out why so many machines are unhealthy; " +
+				"to have more replaced within the hour, raise the annotation `fleet.machine.sapcloud.io/max-deletions-per-hour` of the Namespace.",
 		},
 		{
 			EventDeletionsReleased, false, roots,

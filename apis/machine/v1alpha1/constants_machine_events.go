@@ -40,17 +40,20 @@ func creationEvents() []EventReason {
 	return []EventReason{
 		{
 			EventCreated, false, machine,
-			"The VM exists, is set up and is recorded on the machine, which waits for its Node. The message names both. It comes again if a client removes what was recorded.",
+			"The VM exists, is set up and is recorded on the machine, which waits for its Node. The message names both. " +
+				"It comes again if a client removes what was recorded.",
 			"",
 		},
 		{
 			EventCreateFailed, true, machine,
 			"The machine has no VM, or a VM whose Node cannot join. It is emitted once for each error code, regardless of the number of attempts.",
-			"The message has the cause, and so has `status.lastOperation`: see [CrashLoopBackOff](troubleshooting.md#a-machine-is-in-crashloopbackoff).",
+			"The message has the cause, and so has `status.lastOperation`: see " +
+				"[CrashLoopBackOff](troubleshooting.md#a-machine-is-in-crashloopbackoff).",
 		},
 		{
 			EventCreateTimedOut, true, machine,
-			"The creation timeout is over, and the machine has no VM, or one that cannot join. It fails, and its MachineSet replaces it. The message is the last cause.",
+			"The creation timeout is over, and the machine has no VM, or one that cannot join. It fails, and its MachineSet replaces it. " +
+				"The message is the last cause.",
 			"Remove the cause: the next machine may fail for it, too.",
 		},
 		{
@@ -86,12 +89,14 @@ func machineEvents() []EventReason {
 		},
 		{
 			EventDeleted, false, machine,
-			"The machine is deleted, and its VM and its Node with it. The message names the VM, and what was left alone because it is not the machine's.",
+			"The machine is deleted, and its VM and its Node with it. The message names the VM, " +
+				"and what was left alone because it is not the machine's.",
 			"",
 		},
 		{
 			EventDeleteFailed, true, machine,
-			"The VM of a machine that is being deleted could not be removed. It is emitted once for each error code, regardless of the number of attempts.",
+			"The VM of a machine that is being deleted could not be removed. It is emitted once for each error code, " +
+				"regardless of the number of attempts.",
 			"The message has the cause: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
 		},
 		{
@@ -101,18 +106,23 @@ func machineEvents() []EventReason {
 		},
 		{
 			EventNotOwned, true, machine,
-			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, or the VM does not have the machine's UID. Neither is changed.",
+			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, " +
+				"or the VM does not have the machine's UID. Neither is changed.",
 			"If the VM or the Node belongs to no machine, delete it by hand; see [ownership of Nodes and VMs](architecture/ownership.md).",
 		},
 		{
 			EventNodeRefused, true, machine,
-			"The API server rejected what `nodeTemplate` and the class' `virtualCapacity` set on the Node, and so none of it is applied. It is emitted once for each error of the API server.",
+			"The API server rejected what `nodeTemplate` and the class' `virtualCapacity` set on the Node, and so none of it is applied. " +
+				"It is emitted once for each error of the API server.",
 			"The message has the error: see [Nodes](troubleshooting.md#a-node-does-not-carry-what-its-machine-asks-for).",
 		},
 		{
 			EventSetAside, true, machine,
-			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, for a minute at first and up to an hour when it happens again and again, also after a hand-over. It is emitted once for each series of panics.",
-			"Report it with the log, which has the stack. A change of the machine's spec, or its deletion, ends the wait; see [a machine that is set aside](troubleshooting.md#a-machine-is-set-aside).",
+			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, " +
+				"for a minute at first and up to an hour when it happens again and again, also after a hand-over. " +
+				"It is emitted once for each series of panics.",
+			"Report it with the log, which has the stack. A change of the machine's spec, or its deletion, ends the wait; " +
+				"see [a machine that is set aside](troubleshooting.md#a-machine-is-set-aside).",
 		},
 	}
 }
@@ -127,12 +137,14 @@ func preservationEvents() []EventReason {
 		},
 		{
 			EventPreservationEnded, false, machine,
-			"The machine is not preserved any more: its time is over, it has recovered, or the request for it was removed. The message says which. If it has failed, its MachineSet replaces it.",
+			"The machine is not preserved any more: its time is over, it has recovered, or the request for it was removed. " +
+				"The message says which. If it has failed, its MachineSet replaces it.",
 			"",
 		},
 		{
 			EventPreserveUnknown, true, machine,
-			"The annotation `node.machine.sapcloud.io/preserve`, on the machine or on its Node, has an unknown value. It is emitted once for each value.",
+			"The annotation `node.machine.sapcloud.io/preserve`, on the machine or on its Node, has an unknown value. " +
+				"It is emitted once for each value.",
 			"Correct it; see [keeping a machine](operations/preserve.md).",
 		},
 	}
@@ -149,17 +161,20 @@ func fleetEvents() []EventReason {
 		},
 		{
 			EventSlotUnowned, true, roots,
-			"No replica has held the object's slot for 30 s, so the object and those below it are not reconciled. It is emitted once for each time that the slot loses its holder.",
+			"No replica has held the object's slot for 30 s, so the object and those below it are not reconciled. " +
+				"It is emitted once for each time that the slot loses its holder.",
 			"See [a slot has no holder](operations/fleet.md#a-slot-has-no-holder).",
 		},
 		{
 			EventNotLabeled, true, roots,
-			"The API server, a webhook or a policy refuses the slot label of the object or of one below it, so that none of them is reconciled; without that of a Node only its machine has no Node. It is emitted once for each reason.",
+			"The API server, a webhook or a policy refuses the slot label of the object or of one below it, so that none of them is reconciled; " +
+				"without that of a Node only its machine has no Node. It is emitted once for each reason.",
 			"The message has the answer of the API server. Let the fleet's users write labels of the object, or delete it.",
 		},
 		{
 			EventUndecodable, true, append([]string{"MachineClass"}, roots...),
-			"A field of the object, or of a MachineSet of the MachineDeployment, has a value that the fleet cannot decode, so the object is not reconciled. It is emitted once for each version of the object.",
+			"A field of the object, or of a MachineSet of the MachineDeployment, has a value that the fleet cannot decode, " +
+				"so the object is not reconciled. It is emitted once for each version of the object.",
 			"The message names the field: correct it; see [an object that cannot be decoded](troubleshooting.md#an-object-cannot-be-decoded).",
 		},
 	}
@@ -170,7 +185,8 @@ func inPlaceEvents() []EventReason {
 	return []EventReason{
 		{
 			EventInPlaceUpdating, false, machine,
-			"The Node was selected to be updated in place and is drained: the agent on the Node may begin the update. The message has the result of the drain.",
+			"The Node was selected to be updated in place and is drained: the agent on the Node may begin the update. " +
+				"The message has the result of the drain.",
 			"",
 		},
 		{
@@ -180,7 +196,8 @@ func inPlaceEvents() []EventReason {
 		},
 		{
 			EventInPlaceFailed, true, machine,
-			"The Node could not be updated in place, or not within the timeout. If that is not resolved within the health timeout, the machine fails and is replaced, as far as its MachineDeployment allows.",
+			"The Node could not be updated in place, or not within the timeout. If that is not resolved within the health timeout, " +
+				"the machine fails and is replaced, as far as its MachineDeployment allows.",
 			"The message has the cause: see [updates in place](operations/inplace.md#when-an-update-fails).",
 		},
 	}
@@ -191,7 +208,9 @@ func deletionEvents() []EventReason {
 		{
 			EventDeleting, false,
 			[]string{"Machine", "MachineSet", "MachineDeployment"},
-			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, by which rule and on which evidence, and which replica did it under which slot and epoch. The root has it only for what was not deleted by a MachineSet; see `SuccessfulDelete`.",
+			"The fleet has started to delete the Machine, its VM or its Node. The message says which of them, " +
+				"by which rule and on which evidence, and which replica did it under which slot and epoch. " +
+				"The root has it only for what was not deleted by a MachineSet; see `SuccessfulDelete`.",
 			"",
 		},
 	}
@@ -202,7 +221,9 @@ func drainEvents() []EventReason {
 	return []EventReason{
 		{
 			EventDrainBlocked, true, machine,
-			"The drain of the Node cannot make progress without intervention: a PodDisruptionBudget allows no eviction although all pods are healthy or because the pod has no controller, or the target cluster does not answer or does not show what the drain depends on. At the drain timeout it is ended by force, but not while the API server of the target cluster is away.",
+			"The drain of the Node cannot make progress without intervention: a PodDisruptionBudget allows no eviction although all pods are " +
+				"healthy or because the pod has no controller, or the target cluster does not answer or does not show what the drain depends on. " +
+				"At the drain timeout it is ended by force, but not while the API server of the target cluster is away.",
 			"The message has the cause: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
 		},
 		{
@@ -213,12 +234,16 @@ func drainEvents() []EventReason {
 		{
 			EventEvictionTimedOut, true,
 			[]string{"Machine", "MachineConfigPool"},
-			"Pods of a Node that is drained were deleted without grace, regardless of what their PodDisruptionBudgets allow, because their evictions had been rejected for the time of `maxEvictRetries`. The drain goes on. The message names the Node and up to three pods.",
+			"Pods of a Node that is drained were deleted without grace, regardless of what their PodDisruptionBudgets allow, " +
+				"because their evictions had been rejected for the time of `maxEvictRetries`. The drain goes on. " +
+				"The message names the Node and up to three pods.",
 			"Change what the PodDisruptionBudget allows, or raise `spec.maxEvictRetries`.",
 		},
 		{
 			EventDrainForced, true, machine,
-			"The drain of the Node was ended by force, and the VM is deleted. The message has the cause: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached. It names up to three pods that were deleted without grace.",
+			"The drain of the Node was ended by force, and the VM is deleted. The message has the cause: the drain timeout is over, " +
+				"the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached. " +
+				"It names up to three pods that were deleted without grace.",
 			"Look at what did not leave in time, or raise `spec.drainTimeout`.",
 		},
 	}

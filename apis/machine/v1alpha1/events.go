@@ -37,7 +37,8 @@ const (
 // its row in one of the tables that this is built from; all else that needs the reasons uses this
 // function, or is checked by a test.
 func EventReasons() []EventReason {
-	return slices.Concat(creationEvents(), machineEvents(), deletionEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), rollbackEvents(), invalidEvents(),
+	return slices.Concat(creationEvents(), machineEvents(), deletionEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(),
+		drainEvents(), machineSetEvents(), machineDeploymentEvents(), rollbackEvents(), invalidEvents(),
 		replacementEvents(), holdEvents(), replicaEvents(), classEvents(), orphanEvents(), configEvents(), poolEvents())
 }
 

@@ -33,7 +33,9 @@ on a Node: Events about a Node are on its Machine, or on the root, in the contro
 Controller Manager has no Events on Machines. Events on the kinds of machine configuration are in the target cluster, all others in the
 control cluster.
 `)
-	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease", "MachineConfigPool", "KubeletConfig", "ControllerConfig"} {
+	for _, kind := range []string{
+		"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease", "MachineConfigPool", "KubeletConfig", "ControllerConfig",
+	} {
 		fmt.Fprintf(&out, "\n## On a %s\n\n| reason | type | when | what to do |\n|---|---|---|---|\n", kind)
 		for _, e := range v1alpha1.EventReasons() {
 			if !slices.Contains(e.On, kind) {

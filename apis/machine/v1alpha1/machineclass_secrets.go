@@ -43,7 +43,8 @@ func (c *MachineClass) SecretKeys() []types.NamespacedName {
 // Clients of metadata join it with the path of the request without a check, so that
 // "../../../watch/secrets" would be another request than the one that was meant.
 func MayExist(key types.NamespacedName) bool {
-	return len(key.Namespace) <= validation.DNS1123LabelMaxLength && len(key.Name) <= validation.DNS1123SubdomainMaxLength && // first: it may be a text of a MiB
+	// First: it may be a text of a MiB.
+	return len(key.Namespace) <= validation.DNS1123LabelMaxLength && len(key.Name) <= validation.DNS1123SubdomainMaxLength &&
 		len(validation.IsDNS1123Label(key.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(key.Name)) == 0
 }
 

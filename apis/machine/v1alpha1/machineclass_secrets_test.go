@@ -17,12 +17,16 @@ func TestSecretKeys(t *testing.T) {
 		secret, credentials *corev1.SecretReference
 		want                []types.NamespacedName
 	}{
-		"none":                {},
-		"without a name":      {&corev1.SecretReference{Namespace: "a"}, nil, nil},
-		"in its namespace":    {&corev1.SecretReference{Name: "s"}, nil, []types.NamespacedName{key("own", "s")}},
-		"in another":          {&corev1.SecretReference{Name: "s", Namespace: "a"}, nil, []types.NamespacedName{key("a", "s")}},
-		"one for both":        {&corev1.SecretReference{Name: "s"}, &corev1.SecretReference{Name: "s", Namespace: "own"}, []types.NamespacedName{key("own", "s")}},
-		"two":                 {&corev1.SecretReference{Name: "s"}, &corev1.SecretReference{Name: "c"}, []types.NamespacedName{key("own", "s"), key("own", "c")}},
+		"none":             {},
+		"without a name":   {&corev1.SecretReference{Namespace: "a"}, nil, nil},
+		"in its namespace": {&corev1.SecretReference{Name: "s"}, nil, []types.NamespacedName{key("own", "s")}},
+		"in another":       {&corev1.SecretReference{Name: "s", Namespace: "a"}, nil, []types.NamespacedName{key("a", "s")}},
+		"one for both": {
+			&corev1.SecretReference{Name: "s"}, &corev1.SecretReference{Name: "s", Namespace: "own"}, []types.NamespacedName{key("own", "s")},
+		},
+		"two": {
+			&corev1.SecretReference{Name: "s"}, &corev1.SecretReference{Name: "c"}, []types.NamespacedName{key("own", "s"), key("own", "c")},
+		},
 		"credentials only":    {nil, &corev1.SecretReference{Name: "c"}, []types.NamespacedName{key("own", "c")}},
 		"text that is a path": {&corev1.SecretReference{Name: "../s"}, nil, []types.NamespacedName{key("own", "../s")}},
 	} {

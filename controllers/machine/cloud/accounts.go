@@ -122,7 +122,9 @@ func (a *accounts) end(call accountCall, o breaker.Outcome, message string) brea
 	return change
 }
 
-func (a *accounts) record(call accountCall, o breaker.Outcome, message string) (change breaker.Change, woken map[types.NamespacedName]struct{}) {
+func (a *accounts) record(
+	call accountCall, o breaker.Outcome, message string,
+) (change breaker.Change, woken map[types.NamespacedName]struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	of, now := a.all[call.key], a.clock.Now()
@@ -228,7 +230,8 @@ func (a *accounts) collectors(providers []string) []prometheus.Collector {
 func (c *Client) hold(ctx context.Context, m *v1alpha1.Machine, call accountCall, of hold) *Failure {
 	why := fmt.Sprintf("%s has failed for %d machines in a row", call.key.op, breaker.Failures)
 	last := fmt.Sprintf("the last one failed with %s: %s", of.code, of.reason)
-	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s; no call was sent, and %s", of.until.UTC().Format(time.RFC3339), why, last)
+	text := fmt.Sprintf("the account's circuit breaker is open until %s, because %s; no call was sent, and %s",
+		of.until.UTC().Format(time.RFC3339), why, last)
 	failure := &Failure{Code: of.code, Message: text, Held: true, RetryAfter: max(of.until.Sub(c.cfg.Clock.Now()), time.Millisecond)}
 	root, known := ownerref.RootOf(c.cfg.View, m)
 	if !known || !c.accounts.isNews(call.key, root.GetUID()) {
@@ -246,9 +249,11 @@ func (c *Client) end(ctx context.Context, call accountCall, o breaker.Outcome, m
 	logger := klog.FromContext(ctx)
 	switch c.accounts.end(call, o, message) {
 	case breaker.Opened:
-		logger.Info("Opened circuit breaker of account", "provider", call.provider, telemetry.KeyNamespace, call.key.namespace, "operation", call.key.op, "code", o.Code)
+		logger.Info("Opened circuit breaker of account", "provider", call.provider, telemetry.KeyNamespace, call.key.namespace,
+			"operation", call.key.op, "code", o.Code)
 	case breaker.Closed:
-		logger.Info("Closed circuit breaker of account", "provider", call.provider, telemetry.KeyNamespace, call.key.namespace, "operation", call.key.op)
+		logger.Info("Closed circuit breaker of account", "provider", call.provider, telemetry.KeyNamespace, call.key.namespace,
+			"operation", call.key.op)
 	case breaker.Unchanged:
 	}
 }

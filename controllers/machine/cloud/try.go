@@ -20,7 +20,9 @@ func AccountOf(class *v1alpha1.MachineClass) string {
 
 // NoMachine returns a Machine that does not exist: no Machine has this UID.
 func NoMachine(namespace string) *v1alpha1.Machine {
-	return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-machine", UID: "00000000-0000-0000-0000-000000000000"}}
+	return &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-machine", UID: "00000000-0000-0000-0000-000000000000"},
+	}
 }
 
 // Try looks for the VM of a Machine that does not exist, with a class and its credentials, and

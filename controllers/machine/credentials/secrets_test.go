@@ -30,7 +30,8 @@ func TestTooManySecretsAreForgotten(t *testing.T) {
 		read[use] = secretAt{at: time.Unix(int64(i), 0), size: c.size}
 	}
 	for most, want := range map[int]string{
-		125: "", 124: "b1", 75: "b1", 74: "b1 b2", 45: "b1 b2", 44: "b1 b2 a1", 35: "b1 b2 a1", 34: "b1 b2 a1 b3", 0: "b1 b2 a1 b3 a2", -1: "b1 b2 a1 b3 a2",
+		125: "", 124: "b1", 75: "b1", 74: "b1 b2", 45: "b1 b2", 44: "b1 b2 a1", 35: "b1 b2 a1", 34: "b1 b2 a1 b3", 0: "b1 b2 a1 b3 a2",
+		-1: "b1 b2 a1 b3 a2",
 	} {
 		var got []string
 		for _, use := range tooMany(read, most) {
@@ -79,11 +80,13 @@ func TestCredentialsComeFromOneSecret(t *testing.T) {
 		token, boot string
 		keys        int
 	}{
-		"one":                      {[]*corev1.Secret{first}, "", "of the first", "boot the first", 3},
-		"the second has no token":  {[]*corev1.Secret{first, secret(data{"endpoint": []byte("http://evil")})}, "", "", "boot the first", 1},
-		"the second has user data": {[]*corev1.Secret{first, secret(data{"token": []byte("other"), "userData": []byte("boot it")})}, "", "other", "boot it", 2},
-		"the second is missing":    {[]*corev1.Secret{first}, "s", "", "boot the first", 0},
-		"there is none":            {},
+		"one":                     {[]*corev1.Secret{first}, "", "of the first", "boot the first", 3},
+		"the second has no token": {[]*corev1.Secret{first, secret(data{"endpoint": []byte("http://evil")})}, "", "", "boot the first", 1},
+		"the second has user data": {
+			[]*corev1.Secret{first, secret(data{"token": []byte("other"), "userData": []byte("boot it")})}, "", "other", "boot it", 2,
+		},
+		"the second is missing": {[]*corev1.Secret{first}, "s", "", "boot the first", 0},
+		"there is none":         {},
 	} {
 		s := ClassSecrets{found: tc.found, Missing: tc.missing}
 		got := s.Credentials()

@@ -56,6 +56,7 @@ func (t *Tokens) Sweep(ctx context.Context, gone Gone) (runner.Result, error) {
 	if err := deleteTokens(ctx, cluster.Client, gone.UID); err != nil {
 		return runner.Result{}, err
 	}
-	klog.FromContext(ctx).V(2).Info("Deleted the bootstrap tokens, if any, of a machine that does not exist any more", "machine", klog.KRef(gone.Namespace, gone.Name), "uid", gone.UID)
+	klog.FromContext(ctx).V(2).Info("Deleted the bootstrap tokens, if any, of a machine that does not exist any more",
+		"machine", klog.KRef(gone.Namespace, gone.Name), "uid", gone.UID)
 	return runner.Result{}, nil
 }

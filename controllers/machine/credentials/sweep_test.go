@@ -27,12 +27,14 @@ func TestSweep(t *testing.T) {
 		kept        bool
 		reads       int // of the machine
 	}{
-		"the machine does not exist":                        {reads: 1},
-		"it exists":                                         {live: "u", kept: true, reads: 1},
-		"another one has its name":                          {live: "v", reads: 1},
-		"it exists, and cannot be decoded":                  {live: "u", undecodable: true, kept: true, reads: 1},
-		"another one has its name, and cannot be decoded":   {live: "v", undecodable: true, reads: 1},
-		"it cannot be read":                                 {answer: apierrors.NewInternalError(errors.New("not now")), fails: true, kept: true, reads: 1},
+		"the machine does not exist":                      {reads: 1},
+		"it exists":                                       {live: "u", kept: true, reads: 1},
+		"another one has its name":                        {live: "v", reads: 1},
+		"it exists, and cannot be decoded":                {live: "u", undecodable: true, kept: true, reads: 1},
+		"another one has its name, and cannot be decoded": {live: "v", undecodable: true, reads: 1},
+		"it cannot be read": {
+			answer: apierrors.NewInternalError(errors.New("not now")), fails: true, kept: true, reads: 1,
+		},
 		"in the second in which its token expires":          {late: 999 * time.Millisecond, reads: 1},
 		"its token has expired: the cluster has removed it": {late: time.Second, kept: true},
 		"there is no target cluster":                        {noTarget: true, kept: true},

@@ -146,7 +146,9 @@ func newTokenKey() string {
 
 // Create creates the bootstrap token of a machine in a target cluster, or finds the one that it
 // has. The token is valid for life from now on, or for half of that at least.
-func (t *Tokens) Create(ctx context.Context, cluster *target.Cluster, m *v1alpha1.Machine, life time.Duration) (token string, expiry time.Time, err error) {
+func (t *Tokens) Create(
+	ctx context.Context, cluster *target.Cluster, m *v1alpha1.Machine, life time.Duration,
+) (token string, expiry time.Time, err error) {
 	for try := range tokenIDAttempts {
 		wanted := t.secretOf(cluster, m, tokenID(m.UID, try), life)
 		secret, err := cluster.Client.CoreV1().Secrets(tokenNamespace).Create(ctx, wanted, metav1.CreateOptions{})
@@ -165,7 +167,8 @@ func (t *Tokens) Create(ctx context.Context, cluster *target.Cluster, m *v1alpha
 		}
 		return string(secret.Data[tokenIDKey]) + "." + string(secret.Data[tokenKey]), expiry, nil
 	}
-	return "", time.Time{}, fmt.Errorf("create bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
+	return "", time.Time{}, fmt.Errorf("create bootstrap token: the %d IDs of machine %s/%s all belong to other tokens",
+		tokenIDAttempts, m.Namespace, m.Name)
 }
 
 // readToken reads a bootstrap token by a deletion that is not carried out: a deletion that has to
@@ -178,14 +181,17 @@ func readToken(ctx context.Context, cluster kubernetes.Interface, name string) (
 	err := cluster.CoreV1().RESTClient().Delete().Namespace(tokenNamespace).Resource("secrets").Name(name).
 		Param("dryRun", metav1.DryRunAll).Param("propagationPolicy", string(metav1.DeletePropagationForeground)).Do(ctx).Into(secret)
 	if err == nil && secret.Name != name {
-		return nil, fmt.Errorf("expected Secret %s in the answer to a deletion as a dry run, got none: the API server differs from Kubernetes'", name)
+		return nil,
+			fmt.Errorf("expected Secret %s in the answer to a deletion as a dry run, got none: the API server differs from Kubernetes'", name)
 	}
 	return secret, err
 }
 
 // Prolong keeps the token of a machine valid for life from now on, or for half of that at least.
 // found is false when the machine has no token.
-func (t *Tokens) Prolong(ctx context.Context, cluster *target.Cluster, machine types.UID, life time.Duration) (expiry time.Time, found bool, err error) {
+func (t *Tokens) Prolong(
+	ctx context.Context, cluster *target.Cluster, machine types.UID, life time.Duration,
+) (expiry time.Time, found bool, err error) {
 	if token, known := t.of(machine); known {
 		if expiry, err = t.keepValid(ctx, cluster, machine, token, life); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return expiry, true, err
@@ -208,7 +214,9 @@ func (t *Tokens) Prolong(ctx context.Context, cluster *target.Cluster, machine t
 // remembers the token. The Secret is deleted and created again, because the fleet may not change
 // it: a VM that uses the token in between is rejected, and tries again. Errors: the request;
 // NotFound and Conflict mean that this token does not exist any more.
-func (t *Tokens) keepValid(ctx context.Context, cluster *target.Cluster, machine types.UID, token knownToken, life time.Duration) (time.Time, error) {
+func (t *Tokens) keepValid(
+	ctx context.Context, cluster *target.Cluster, machine types.UID, token knownToken, life time.Duration,
+) (time.Time, error) {
 	now, expiry := t.cfg.Clock.Now(), expiryOf(cluster, token.Secret)
 	token.expiry = expiry
 	if !token.deleted && expiry.After(now.Add(life/2)) && !expiry.After(now.Add(life)) {
@@ -300,7 +308,8 @@ func (t *Tokens) secret(cluster *target.Cluster, id string, annotations map[stri
 func (t *Tokens) Delete(ctx context.Context, cluster kubernetes.Interface, machine types.UID) error {
 	if token, known := t.of(machine); known { // no search is necessary
 		t.Forget(machine)
-		err := cluster.CoreV1().Secrets(tokenNamespace).Delete(ctx, token.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
+		err := cluster.CoreV1().Secrets(tokenNamespace).
+			Delete(ctx, token.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &token.UID}})
 		if err == nil {
 			return nil
 		}
@@ -337,7 +346,8 @@ func deleteTokens(ctx context.Context, cluster kubernetes.Interface, machine typ
 		return err
 	}
 	for _, secret := range found {
-		err := cluster.CoreV1().Secrets(tokenNamespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+		err := cluster.CoreV1().Secrets(tokenNamespace).
+			Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete bootstrap token %s: %w", secret.Name, err)
 		}

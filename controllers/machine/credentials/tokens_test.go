@@ -65,7 +65,8 @@ func TestAMachineHasOneToken(t *testing.T) {
 	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(first) {
 		t.Errorf("the token is %q", first)
 	}
-	if second, _ := created(t, cluster, newTokens(now)); second != first || len(tokens(cluster)) != 1 { // another process, after the first was killed
+	// Another process, after the first was killed.
+	if second, _ := created(t, cluster, newTokens(now)); second != first || len(tokens(cluster)) != 1 {
 		t.Errorf("a second token: %s and %s, Secrets %v", first, second, tokens(cluster))
 	}
 	secret := apiserver.Read[corev1.Secret](cluster, "secrets", tokenNamespace, tokens(cluster)[0])
@@ -75,7 +76,8 @@ func TestAMachineHasOneToken(t *testing.T) {
 	if got := secret.Annotations[v1alpha1.AnnotationTokenOf]; got != "n/m" {
 		t.Errorf("it is for machine %q", got)
 	}
-	if usages := maps.Clone(secret.Data); string(usages["usage-bootstrap-authentication"]) != "true" || usages["usage-bootstrap-signing"] != nil || usages["auth-extra-groups"] != nil {
+	if usages := maps.Clone(secret.Data); string(usages["usage-bootstrap-authentication"]) != "true" ||
+		usages["usage-bootstrap-signing"] != nil || usages["auth-extra-groups"] != nil {
 		t.Errorf("it can be used for more than to authenticate: %q", usages)
 	}
 	for range 2 { // once more is no error
@@ -91,7 +93,8 @@ func TestATokenThatRunsOutIsProlonged(t *testing.T) {
 	first, _ := created(t, cluster, newTokens(now))
 	token, expiry := created(t, cluster, newTokens(now.Add(19*time.Minute))) // 20 minutes is all it has
 	secret := apiserver.Read[corev1.Secret](cluster, "secrets", tokenNamespace, tokens(cluster)[0])
-	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || token != first || !expiry.Equal(expiryOf(target.New(nil), secret)) {
+	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || token != first ||
+		!expiry.Equal(expiryOf(target.New(nil), secret)) {
 		t.Errorf("it expires at %s, reported as %s, and the token is %s, was %s", got, expiry, token, first)
 	}
 }

@@ -46,7 +46,9 @@ func Decide(w World) Verdict {
 	stage, message := next(w, is)
 	switch {
 	case stage == v1alpha1.NodeReasonCandidateForUpdate && !machinefacts.IsInPlaceCandidate(n): // the request was taken back
-		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeInPlaceUpdate })
+		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == v1alpha1.NodeInPlaceUpdate
+		})
 	case stage != is || stage == v1alpha1.NodeReasonUpdateFailed:
 		setStage(w, n, stage, message)
 	}
@@ -88,7 +90,8 @@ func SelectedAt(n *corev1.Node) time.Time {
 // or an unknown one.
 func Result(n *corev1.Node) string {
 	result := n.Labels[v1alpha1.LabelUpdateResult]
-	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) && (machinefacts.IsInPlaceCandidate(n) || machinefacts.InPlaceStage(n) != "") {
+	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) &&
+		(machinefacts.IsInPlaceCandidate(n) || machinefacts.InPlaceStage(n) != "") {
 		return result
 	}
 	return ""
@@ -104,7 +107,8 @@ func IsDrained(n *corev1.Node) bool {
 // not over.
 func IsShut(n *corev1.Node) bool {
 	switch machinefacts.InPlaceStage(n) {
-	case v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate, v1alpha1.NodeReasonUpdateFailed:
+	case v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate,
+		v1alpha1.NodeReasonUpdateFailed:
 		return true
 	}
 	return Result(n) != ""
@@ -172,7 +176,8 @@ const noResult = "the agent has reported no result within the timeout"
 // the Node like one that it reports, so that it is tried again in the same way; an agent that is
 // late may replace it.
 func isTimedOut(w World, is string) bool {
-	return is == v1alpha1.NodeReasonReadyForUpdate && Result(w.Node) == "" && w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
+	return is == v1alpha1.NodeReasonReadyForUpdate && Result(w.Node) == "" &&
+		w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
 }
 
 // WhyFailed returns the agent's reason for a failure, to be appended to a sentence; "" if there is

@@ -23,9 +23,11 @@ type answer struct {
 func drawAnswer(t *rapid.T, label string, more ...string) answer {
 	codes := []driver.Code{
 		driver.Canceled, driver.Unknown, driver.InvalidArgument, driver.DeadlineExceeded, driver.AlreadyExists, driver.PermissionDenied,
-		driver.ResourceExhausted, driver.FailedPrecondition, driver.Aborted, driver.OutOfRange, driver.Internal, driver.Unavailable, driver.DataLoss, driver.Unauthenticated,
+		driver.ResourceExhausted, driver.FailedPrecondition, driver.Aborted, driver.OutOfRange, driver.Internal, driver.Unavailable,
+		driver.DataLoss, driver.Unauthenticated,
 	}
-	kind := rapid.SampledFrom(append([]string{"right", "error", "no node name", "nothing valid", "another provider ID", "empty"}, more...)).Draw(t, label)
+	kind := rapid.SampledFrom(append([]string{"right", "error", "no node name", "nothing valid", "another provider ID", "empty"}, more...)).
+		Draw(t, label)
 	switch kind {
 	case "error":
 		return answer{code: rapid.SampledFrom(codes).Draw(t, label+" code")}

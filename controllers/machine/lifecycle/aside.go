@@ -69,7 +69,8 @@ func WhileSetAside(m *v1alpha1.Machine, now time.Time) (cause *PassError, wait t
 		return nil, 0
 	}
 	return &PassError{Code: driver.Internal, Message: fmt.Sprintf(
-		"Processing this machine panicked %d times in a row: %s. This is a defect of the fleet or of its driver. The machine is not processed until %s or a change of its spec",
+		"Processing this machine panicked %d times in a row: %s. This is a defect of the fleet or of its driver. "+
+			"The machine is not processed until %s or a change of its spec",
 		a.Times, a.Fault, a.Until.Format(time.RFC3339))}, wait
 }
 

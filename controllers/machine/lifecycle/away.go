@@ -88,7 +88,8 @@ func reportAway(w World) Verdict {
 	m, last := w.Machine.DeepCopy(), w.Machine.Status.LastOperation
 	noteToken(w, m)
 	if w.VM.State == VMAbsent {
-		setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: nodeWaits(w)})
+		setOperation(w,
+			m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: nodeWaits(w)})
 		return Verdict{Do: Rest, Machine: m}
 	}
 	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateFailed, Description: deletionWaits(w)}
@@ -136,7 +137,8 @@ func beginAnew(w World, m *v1alpha1.Machine) (v Verdict, decided bool) {
 	m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(w.Now)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
-		Description: notReadyReason(w, m) + ". The health timeout begins anew, because the API server was away, no replica ran, or the namespace was switched off",
+		Description: notReadyReason(w, m) +
+			". The health timeout begins anew, because the API server was away, no replica ran, or the namespace was switched off",
 	})
 	deadline, _ := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
 	return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}, true
@@ -171,7 +173,8 @@ func recordTargetless(w World, m *v1alpha1.Machine) Verdict {
 	m.Status.Addresses = joinAddresses(addresses)
 	endBackoff(m)
 	becomeAvailable(w, m)
-	return Verdict{Do: Save, Machine: m}.with(v1alpha1.EventCreated, fmt.Sprintf("VM %s exists and is set up; there is no target cluster to join", m.Spec.ProviderID))
+	return Verdict{Do: Save, Machine: m}.with(v1alpha1.EventCreated,
+		fmt.Sprintf("VM %s exists and is set up; there is no target cluster to join", m.Spec.ProviderID))
 }
 
 func becomeAvailable(w World, m *v1alpha1.Machine) {

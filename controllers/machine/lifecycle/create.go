@@ -92,7 +92,8 @@ func createVM(w World) Verdict {
 	case had != "":
 		// Aborted, and not NotFound: no change of inputs helps, and a replacement does.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
-			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life; to get another VM, delete the machine", had, notOwned(w)))
+			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life; to get another VM, delete the machine",
+				had, notOwned(w)))
 	}
 	if v, wrong := checkFields(w); wrong {
 		return v
@@ -134,7 +135,8 @@ func recordVM(w World) Verdict {
 	setApplied(m, nodesync.AppliedOf(m).With(nodesync.Restricted(&m.Spec.NodeTemplateSpec)))
 	setPhase(w, m, v1alpha1.MachinePending, true)
 	awaitNode(w, m)
-	return Verdict{Do: Save, Machine: m}.with(v1alpha1.EventCreated, fmt.Sprintf("VM %s exists and is set up; waiting for Node %q to join", m.Spec.ProviderID, NodeName(m)))
+	return Verdict{Do: Save, Machine: m}.with(v1alpha1.EventCreated,
+		fmt.Sprintf("VM %s exists and is set up; waiting for Node %q to join", m.Spec.ProviderID, NodeName(m)))
 }
 
 // awaitNode records that the Node is awaited.
@@ -197,14 +199,18 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	switch id := node.Spec.ProviderID; {
 	case isNameless(node):
-		return fmt.Sprintf("Node %q is not this machine's: it has no spec.providerID; its kubelet, or the cloud controller manager, has to set it to %s, or the kubelet has to register with the label %s=%s",
+		return fmt.Sprintf("Node %q is not this machine's: it has no spec.providerID; its kubelet, or the cloud controller manager, "+
+			"has to set it to %s, or the kubelet has to register with the label %s=%s",
 			node.Name, m.Spec.ProviderID, v1alpha1.LabelMachineName, m.Name)
 	case id == "":
-		return fmt.Sprintf("Node %q belongs to another machine, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)
+		return fmt.Sprintf("Node %q belongs to another machine, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone",
+			node.Name, m.Spec.ProviderID)
 	case driver.SameVM(m.Spec.ProviderID, id):
-		return fmt.Sprintf("Node %q has this machine's provider ID, %s, and is not this machine's: another machine has it, or the cloud does not show that this VM has this machine's UID", node.Name, id)
+		return fmt.Sprintf("Node %q has this machine's provider ID, %s, and is not this machine's: another machine has it, "+
+			"or the cloud does not show that this VM has this machine's UID", node.Name, id)
 	default:
-		return fmt.Sprintf("Node %q belongs to another VM, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)
+		return fmt.Sprintf("Node %q belongs to another VM, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone",
+			node.Name, m.Spec.ProviderID)
 	}
 }
 
@@ -318,7 +324,9 @@ func userDataSize(w World) int {
 // wantsConfig reports whether the user data has a placeholder of machine configuration, plain or
 // URL-encoded.
 func wantsConfig(userData []byte) bool {
-	return slices.ContainsFunc(v1alpha1.MachineConfigPlaceholders(), func(placeholder string) bool { return hasPlaceholder(userData, placeholder) })
+	return slices.ContainsFunc(v1alpha1.MachineConfigPlaceholders(), func(placeholder string) bool {
+		return hasPlaceholder(userData, placeholder)
+	})
 }
 
 func hasPlaceholder(userData []byte, placeholder string) bool {

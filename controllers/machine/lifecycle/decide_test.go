@@ -20,7 +20,9 @@ func TestCreateErrorReadsAsTheAutoscalerExpects(t *testing.T) {
 		"FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "Uninitialized",
 	}
 	for i, code := range driver.Codes()[1:] { // OK is no failure
-		for op, state := range map[driver.Op]VMState{driver.OpStatus: VMUnknown, driver.OpCreate: VMAbsent, driver.OpInitialize: VMUninitialized} {
+		for op, state := range map[driver.Op]VMState{
+			driver.OpStatus: VMUnknown, driver.OpCreate: VMAbsent, driver.OpInitialize: VMUninitialized,
+		} {
 			for _, age := range []time.Duration{0, limits().CreationTimeout} {
 				w := fresh(vm(state))
 				w.Now = w.Now.Add(age)
@@ -74,12 +76,20 @@ func TestBackoff(t *testing.T) {
 			waits:    seconds(600, 600, 600),
 		},
 		"and what follows it begins anew": {
-			failures: []failure{{code: driver.Internal}, {code: driver.Internal}, {code: driver.ResourceExhausted}, {code: driver.Internal}, {code: driver.Internal}},
-			waits:    seconds(5, 10, 600, 5, 10),
+			failures: []failure{
+				{code: driver.Internal}, {code: driver.Internal}, {code: driver.ResourceExhausted}, {code: driver.Internal}, {code: driver.Internal},
+			},
+			waits: seconds(5, 10, 600, 5, 10),
 		},
 		"the cloud requests a longer wait, and a shorter one": {
-			failures: []failure{{driver.Unavailable, time.Minute}, {driver.Unavailable, time.Minute}, {driver.Unavailable, time.Second}, {driver.ResourceExhausted, time.Second}, {driver.ResourceExhausted, time.Hour}},
-			waits:    seconds(60, 60, 20, 600, 3600),
+			failures: []failure{
+				{driver.Unavailable, time.Minute},
+				{driver.Unavailable, time.Minute},
+				{driver.Unavailable, time.Second},
+				{driver.ResourceExhausted, time.Second},
+				{driver.ResourceExhausted, time.Hour},
+			},
+			waits: seconds(60, 60, 20, 600, 3600),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,10 +127,12 @@ func TestHeldCallsAreNoAttempts(t *testing.T) {
 			t.Errorf("%s: %s, again after %s; want to rest for %s", op, v.Do, v.Wake, held.RetryAfter)
 		}
 		last := v.Machine.Status.LastOperation
-		if last.Type != op || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != "Unavailable" || last.Description != cloudMessage(driver.Unavailable, "open") {
+		if last.Type != op || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != "Unavailable" ||
+			last.Description != cloudMessage(driver.Unavailable, "open") {
 			t.Errorf("%s: the last operation is %+v", op, last)
 		}
-		before, after := readBackoff(World{Now: w.Now, Limits: w.Limits, Machine: w.Machine}), readBackoff(World{Now: w.Now, Limits: w.Limits, Machine: v.Machine})
+		before, after := readBackoff(World{Now: w.Now, Limits: w.Limits, Machine: w.Machine}),
+			readBackoff(World{Now: w.Now, Limits: w.Limits, Machine: v.Machine})
 		if after.At != before.At || after.Step != before.Step {
 			t.Errorf("%s: the back-off is %+v, want %s as it was", op, after, backoff)
 		}

@@ -131,7 +131,8 @@ func reportLeft(w World) (v Verdict, wait bool) {
 		return Verdict{}, false
 	}
 	m := w.Machine.DeepCopy()
-	setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: text})
+	setOperation(w,
+		m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: text})
 	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventNotOwned, Message: text}}}, true
 }
 

@@ -136,7 +136,8 @@ func phaseName(p v1alpha1.MachinePhase) string { return cmp.Or(string(p), "no ph
 func diagram(phases []v1alpha1.MachinePhase, steps []reportedStep) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	line("\n```mermaid\nstateDiagram-v2\n    state \"not deleted\" as NotDeleted {\n        state \"no phase yet\" as New\n        [*] --> New")
+	line("\n```mermaid\nstateDiagram-v2\n    state \"not deleted\" as NotDeleted {\n        state \"no phase yet\" as New\n" +
+		"        [*] --> New")
 	for _, from := range phases {
 		for _, to := range phases {
 			if from != to && to != v1alpha1.MachineTerminating {

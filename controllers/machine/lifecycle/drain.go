@@ -99,7 +99,8 @@ func nameNode(w World) Verdict {
 
 // forceDrainIgnored is the remark on a machine whose user expects the label to end the drain of a
 // deletion.
-const forceDrainIgnored = "; the label " + v1alpha1.LabelForceDrain + " has no effect on a deletion; set " + v1alpha1.LabelForceDeletion + "=true to end the drain by force"
+const forceDrainIgnored = "; the label " + v1alpha1.LabelForceDrain + " has no effect on a deletion; set " + v1alpha1.LabelForceDeletion +
+	"=true to end the drain by force"
 
 // reportProgress rests until the drain continues, and reports its progress and the conditions of
 // the Node.

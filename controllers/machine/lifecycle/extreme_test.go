@@ -20,7 +20,9 @@ func TestAbsurdNumbers(t *testing.T) {
 		if rapid.Bool().Draw(t, "no "+name) {
 			return nil
 		}
-		return &metav1.Duration{Duration: rapid.SampledFrom([]time.Duration{math.MinInt64, -time.Hour, 0, 1, time.Minute, math.MaxInt64}).Draw(t, name)}
+		return &metav1.Duration{
+			Duration: rapid.SampledFrom([]time.Duration{math.MinInt64, -time.Hour, 0, 1, time.Minute, math.MaxInt64}).Draw(t, name),
+		}
 	}
 	moment := func(t *rapid.T, name string) metav1.Time {
 		return rapid.SampledFrom([]metav1.Time{
@@ -28,8 +30,9 @@ func TestAbsurdNumbers(t *testing.T) {
 		}).Draw(t, name)
 	}
 	phases := []v1alpha1.MachinePhase{
-		"", "Other", v1alpha1.MachinePending, v1alpha1.MachineAvailable, v1alpha1.MachineRunning, v1alpha1.MachineTerminating, v1alpha1.MachineUnknown,
-		v1alpha1.MachineFailed, v1alpha1.MachineCrashLoopBackOff, v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful, v1alpha1.MachineInPlaceUpdateFailed,
+		"", "Other", v1alpha1.MachinePending, v1alpha1.MachineAvailable, v1alpha1.MachineRunning, v1alpha1.MachineTerminating,
+		v1alpha1.MachineUnknown, v1alpha1.MachineFailed, v1alpha1.MachineCrashLoopBackOff, v1alpha1.MachineInPlaceUpdating,
+		v1alpha1.MachineInPlaceUpdateSuccessful, v1alpha1.MachineInPlaceUpdateFailed,
 	}
 	worlds.Check(t, 20, func(t *rapid.T) {
 		w := fresh(vm(rapid.SampledFrom([]VMState{VMUnknown, VMAbsent, VMPresent}).Draw(t, "VM")))
@@ -43,11 +46,14 @@ func TestAbsurdNumbers(t *testing.T) {
 			MachineInPlaceUpdateTimeout: duration(t, "in place"), MachinePreserveTimeout: duration(t, "preserve"), MaxEvictRetries: &retries,
 		}
 		m.Annotations = map[string]string{
-			v1alpha1.AnnotationPreserve:                 rapid.SampledFrom([]string{"", v1alpha1.PreserveNow}).Draw(t, "preserve value"),
-			v1alpha1.AnnotationEffectiveCreationTimeout: rapid.SampledFrom([]string{"", "-2562047h47m16.854775808s", "2562047h"}).Draw(t, "effective"),
-			v1alpha1.AnnotationBackoff:                  rapid.SampledFrom([]string{"", `{"at":"9999-12-31T23:59:59Z","step":"-2562047h"}`, `{"step":"2562047h"}`}).Draw(t, "backoff"),
+			v1alpha1.AnnotationPreserve: rapid.SampledFrom([]string{"", v1alpha1.PreserveNow}).Draw(t, "preserve value"),
+			v1alpha1.AnnotationEffectiveCreationTimeout: rapid.SampledFrom([]string{"", "-2562047h47m16.854775808s", "2562047h"}).Draw(t,
+				"effective"),
+			v1alpha1.AnnotationBackoff: rapid.SampledFrom([]string{"", `{"at":"9999-12-31T23:59:59Z","step":"-2562047h"}`, `{"step":"2562047h"}`}).
+				Draw(t, "backoff"),
 			v1alpha1.AnnotationSetAside: rapid.SampledFrom([]string{
-				"", `{"times":9223372036854775807,"until":"9999-12-31T23:59:59Z"}`, `{"times":-1,"rest":"-2562047h","until":"0001-01-01T00:00:00Z"}`, `{"times":1,"rest":"2562047h"}`,
+				"", `{"times":9223372036854775807,"until":"9999-12-31T23:59:59Z"}`, `{"times":-1,"rest":"-2562047h","until":"0001-01-01T00:00:00Z"}`,
+				`{"times":1,"rest":"2562047h"}`,
 			}).Draw(t, "aside"),
 		}
 		if rapid.Bool().Draw(t, "deleted") {

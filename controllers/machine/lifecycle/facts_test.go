@@ -21,15 +21,19 @@ import (
 
 // facts are the keys that a scenario can set. The comment next to each is an example.
 var facts = map[string]func(w *World, value string) error{
-	"now":        setNow,         // now: 20m
-	"machine":    setMachine,     // machine: created; machine: {spec: {class: {name: ""}}} is merged into it
-	"deleted":    setDeleted,     // deleted: 5m
-	"phase":      setPhaseFact,   // phase: CrashLoopBackOff; phase: Pending since 21m
-	"last":       setLast,        // last: Create Failed Internal since 5s
-	"class":      setClass,       // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
-	"secret":     setSecret,      // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
-	"config":     setConfig,      // config: none; config: 40000 bytes; the one that the machine boots with
-	"vm":         setVM,          // vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
+	"now":     setNow,       // now: 20m
+	"machine": setMachine,   // machine: created; machine: {spec: {class: {name: ""}}} is merged into it
+	"deleted": setDeleted,   // deleted: 5m
+	"phase":   setPhaseFact, // phase: CrashLoopBackOff; phase: Pending since 21m
+	"last":    setLast,      // last: Create Failed Internal since 5s
+	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
+	// secret: not read, missing, foreign, empty, too large for a VM; boot with
+	// %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
+	"secret": setSecret,
+	"config": setConfig, // config: none; config: 40000 bytes; the one that the machine boots with
+	// vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked
+	// 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
+	"vm":         setVM,
 	"invalid":    setInvalid,     // invalid: the node name "x"; what is invalid about the driver's answer with the VM
 	"note":       setNote,        // note: half of it; the driver has left it with its last answer, which vm or cloud gives
 	"claims":     setOtherClaims, // claims: none for the Node, some for the VM; what a live list has shown
@@ -186,7 +190,9 @@ func setConfig(w *World, value string) error {
 	if _, err := fmt.Sscanf(value, "%d bytes", &size); err != nil {
 		return err
 	}
-	w.Config.Values = map[string]string{v1alpha1.PlaceholderMachineConfig: strings.Repeat("x", size), v1alpha1.PlaceholderMachineConfigName: "rendered-p-1"}
+	w.Config.Values = map[string]string{
+		v1alpha1.PlaceholderMachineConfig: strings.Repeat("x", size), v1alpha1.PlaceholderMachineConfigName: "rendered-p-1",
+	}
 	return nil
 }
 
@@ -288,7 +294,9 @@ var nodeWords = map[string]func(*World, *corev1.Node){
 	"silent":            func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
 	"read live":         func(w *World, _ *corev1.Node) { w.Node.Live = true },
 	"without a kubelet": func(_ *World, n *corev1.Node) {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: "DiskPressure", Status: corev1.ConditionUnknown}, {Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		n.Status.Conditions = []corev1.NodeCondition{
+			{Type: "DiskPressure", Status: corev1.ConditionUnknown}, {Type: corev1.NodeReady, Status: corev1.ConditionUnknown},
+		}
 	},
 	"under disk pressure": func(_ *World, n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "DiskPressure", Status: corev1.ConditionTrue})

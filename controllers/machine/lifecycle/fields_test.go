@@ -50,12 +50,24 @@ func TestFieldsNote(t *testing.T) {
 		event    string // a part of it
 		mayEvent bool
 	}{
-		"none":                  {fact: FieldsFact{Read: true}},
-		"harmless ones":         {FieldsFact{Read: true, Unknown: []string{"a", "b"}}, "a,b", `The driver of provider "Azure" ignores fields of providerSpec, because it does not know them or makes no use of them: a,b`, true},
-		"one that is refused":   {FieldsFact{Read: true, Unknown: []string{"a", "priority"}}, "a,priority", `no VM is created from MachineClass "c"`, true},
-		"the driver refuses it": {FieldsFact{Read: true, Unknown: []string{"zonne"}, Refused: true}, "refused: zonne", `The driver of provider "Azure" refuses fields of providerSpec that it does not know: zonne; no VM is created`, true},
-		"many":                  {FieldsFact{Read: true, Unknown: many}, strings.Repeat("f,", mostListed-1) + "f and 2 more", "and 2 more", true},
-		"they are not reported": {FieldsFact{Read: true, Unreported: true}, v1alpha1.UnknownFieldsUnreported, "does not report which fields", true},
+		"none": {fact: FieldsFact{Read: true}},
+		"harmless ones": {
+			FieldsFact{Read: true, Unknown: []string{"a", "b"}},
+			"a,b",
+			`The driver of provider "Azure" ignores fields of providerSpec, because it does not know them or makes no use of them: a,b`, true,
+		},
+		"one that is refused": {
+			FieldsFact{Read: true, Unknown: []string{"a", "priority"}}, "a,priority", `no VM is created from MachineClass "c"`, true,
+		},
+		"the driver refuses it": {
+			FieldsFact{Read: true, Unknown: []string{"zonne"}, Refused: true},
+			"refused: zonne",
+			`The driver of provider "Azure" refuses fields of providerSpec that it does not know: zonne; no VM is created`, true,
+		},
+		"many": {FieldsFact{Read: true, Unknown: many}, strings.Repeat("f,", mostListed-1) + "f and 2 more", "and 2 more", true},
+		"they are not reported": {
+			FieldsFact{Read: true, Unreported: true}, v1alpha1.UnknownFieldsUnreported, "does not report which fields", true,
+		},
 	} {
 		note, event := FieldsNote(class, tc.fact)
 		if note != tc.note || !strings.Contains(event, tc.event) || (event != "") != tc.mayEvent {

@@ -56,7 +56,8 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		}
 		return Verdict{Do: Rest, Machine: m, Wake: wake}
 	}
-	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", machinefacts.CreationTimeout(m, w.Limits.CreationTimeout), withoutToken(w)+withoutProviderID(w, m)+elsewhere(w))
+	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s",
+		machinefacts.CreationTimeout(m, w.Limits.CreationTimeout), withoutToken(w)+withoutProviderID(w, m)+elsewhere(w))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
@@ -112,7 +113,8 @@ func elsewhere(w World) string {
 	if w.Node.Elsewhere == "" {
 		return ""
 	}
-	return fmt.Sprintf("; Node %q has the provider ID of this VM and not the name %q, which the driver has returned: the kubelet has to register under that name",
+	return fmt.Sprintf("; Node %q has the provider ID of this VM and not the name %q, which the driver has returned: "+
+		"the kubelet has to register under that name",
 		w.Node.Elsewhere, NodeName(w.Machine))
 }
 
@@ -221,7 +223,8 @@ func mirror(m *v1alpha1.Machine, node *corev1.Node) {
 		c.Type = corev1.NodeConditionType(bounded.Text(string(c.Type), bounded.Message))
 		c.Reason, c.Message = bounded.Text(c.Reason, bounded.Message), bounded.Text(c.Message, bounded.Message)
 	}
-	if m.Status.CurrentStatus.Phase == v1alpha1.MachineTerminating { // the reason of the deletion is the machine's, regardless of what a kubelet writes
+	// The reason of the deletion is the machine's, regardless of what a kubelet writes.
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachineTerminating {
 		conditions = slices.DeleteFunc(conditions, isReason)
 		if i := slices.IndexFunc(m.Status.Conditions, isReason); i >= 0 {
 			conditions = append(conditions, m.Status.Conditions[i])
@@ -248,7 +251,8 @@ const (
 
 // pending is the remark on a machine that waits for its disruption. It names no single cause: the
 // machine is not decided on again when that changes, and the conditions of its root are.
-const pending = "Replacement pending: deletions are held, the deletion budget or the disruption budget is exhausted, or a circuit breaker is open; " +
+const pending = "Replacement pending: deletions are held, the deletion budget or the disruption budget is exhausted, " +
+	"or a circuit breaker is open; " +
 	"see the conditions DeletionsHeld and CircuitBreakerOpen of its MachineDeployment, or of its MachineSet if that has no controller"
 
 // unreported is how long a machine waits for its disruption before it reports that: mostly it gets

@@ -22,7 +22,8 @@ func checkUpdate(w World) (v Verdict, decided bool) {
 	case result == v1alpha1.UpdateResultSuccessful && (isUpdating || hasFailed):
 		return updateSucceeded(w, observed(w)), true
 	case result == v1alpha1.UpdateResultFailed && (isUpdating || runs):
-		return updateFailed(w, observed(w), fmt.Sprintf("Node %q could not be updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))), true
+		return updateFailed(w, observed(w),
+			fmt.Sprintf("Node %q could not be updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))), true
 	case inplace.IsDrained(w.Node.Node) && (runs && isHealthy(w) || hasFailed):
 		return beginUpdate(w, observed(w)), true
 	case isUpdating, hasFailed:
@@ -89,7 +90,8 @@ func isUpdateOverdue(w World) bool {
 
 // updateDeadline returns until when the update, or the return from it, may take.
 func updateDeadline(w World) time.Time {
-	return extended(w, w.Machine.Status.CurrentStatus.LastUpdateTime.Time, machinefacts.InPlaceUpdateDeadline(w.Machine, w.Limits.InPlaceUpdateTimeout))
+	return extended(w, w.Machine.Status.CurrentStatus.LastUpdateTime.Time,
+		machinefacts.InPlaceUpdateDeadline(w.Machine, w.Limits.InPlaceUpdateTimeout))
 }
 
 // updateInPlace returns what the Node has to carry for its in-place update.
@@ -105,7 +107,9 @@ func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
 	// A machine without a controller changes no set, and one whose set is not in the cache may be
 	// about to.
 	inOldSet := w.Rollout == nil && w.Disruption != DisruptionUnneeded || w.Rollout != nil && w.Rollout.IsOld
-	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, NoComponentsTaint: w.NoComponentsTaint, Drained: drained})
+	return inplace.Decide(inplace.World{
+		Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, NoComponentsTaint: w.NoComponentsTaint, Drained: drained,
+	})
 }
 
 // reportUpdateDrain adds to a verdict on a running machine how far the drain before its update is,
@@ -132,7 +136,8 @@ func reportUpdateDrain(w World, v Verdict) Verdict {
 			v = v.with(v1alpha1.EventDrainBlocked, r.Text)
 		}
 	case r.State == drain.Unknown && last.Type == v1alpha1.MachineOperationDrainNode:
-		op.State, op.Description = v1alpha1.MachineStateSuccessful, "Drain of the Node ended: the Node is not selected for an in-place update any more"
+		op.State, op.Description = v1alpha1.MachineStateSuccessful,
+			"Drain of the Node ended: the Node is not selected for an in-place update any more"
 	default:
 		return v
 	}

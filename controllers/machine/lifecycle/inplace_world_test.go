@@ -48,7 +48,9 @@ func TestUpdatesInPlaceEndRight(t *testing.T) {
 			w := fresh(created, joined, node())
 			metav1.SetMetaDataAnnotation(&w.Machine.ObjectMeta, v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow)
 			w.Machine.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: born.Add(1000 * time.Hour)}
-			u := &updating{T: t, random: rand.New(rand.NewPCG(seed+1, 0)), now: born, machine: w.Machine, node: w.Node.Node, before: w.Node.Node, inOld: true}
+			u := &updating{
+				T: t, random: rand.New(rand.NewPCG(seed+1, 0)), now: born, machine: w.Machine, node: w.Node.Node, before: w.Node.Node, inOld: true,
+			}
 			for range u.random.IntN(60) {
 				u.happen()
 				u.pass()
@@ -60,7 +62,8 @@ func TestUpdatesInPlaceEndRight(t *testing.T) {
 	}
 	for _, what := range []string{
 		string(v1alpha1.MachineInPlaceUpdating), string(v1alpha1.MachineInPlaceUpdateSuccessful), string(v1alpha1.MachineInPlaceUpdateFailed),
-		v1alpha1.NodeReasonCandidateForUpdate, v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate,
+		v1alpha1.NodeReasonCandidateForUpdate, v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful,
+		v1alpha1.NodeReasonReadyForUpdate,
 		v1alpha1.NodeReasonUpdateSuccessful, v1alpha1.NodeReasonUpdateFailed,
 	} {
 		if reached[what] == 0 {
@@ -254,7 +257,8 @@ func (u *updating) patch(patch *nodesync.Patch) {
 	case isNew && stage == v1alpha1.NodeReasonReadyForUpdate && (phase != v1alpha1.MachineInPlaceUpdating || u.pods > 0):
 		u.Fatalf("the Node is ready for the agent: the machine is %s, %d pods", phase, u.pods)
 	}
-	if was.Labels[v1alpha1.LabelUpdateResult] != "" && u.node.Labels[v1alpha1.LabelUpdateResult] == "" && (u.inOld || phase != v1alpha1.MachineRunning) {
+	if was.Labels[v1alpha1.LabelUpdateResult] != "" && u.node.Labels[v1alpha1.LabelUpdateResult] == "" &&
+		(u.inOld || phase != v1alpha1.MachineRunning) {
 		u.Fatalf("the result is forgotten: the machine is %s, in its old set: %v", phase, u.inOld)
 	}
 	isAtWork := machinefacts.InPlaceStage(was) == v1alpha1.NodeReasonReadyForUpdate && inplace.Result(was) == ""

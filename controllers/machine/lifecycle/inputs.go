@@ -69,7 +69,8 @@ func findInvalidMachine(w World) (none inputProblem) {
 
 func findUndecodableClass(w World) (none inputProblem) {
 	if w.Class.Undecodable != "" {
-		return wrong(driver.InvalidArgument, "MachineClass %q is invalid and cannot be decoded: %s", w.Machine.Spec.Class.Name, w.Class.Undecodable)
+		return wrong(driver.InvalidArgument, "MachineClass %q is invalid and cannot be decoded: %s",
+			w.Machine.Spec.Class.Name, w.Class.Undecodable)
 	}
 	return none
 }
@@ -86,7 +87,8 @@ func findMissingClass(w World) (none inputProblem) {
 // remains until its machines are gone.
 func findDeletedClass(w World) (none inputProblem) {
 	if class := w.Class.Class; class.DeletionTimestamp != nil && !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
-		return wrong(driver.FailedPrecondition, "MachineClass %q is being deleted and cannot be used any more; create it again when its deletion has ended", class.Name)
+		return wrong(driver.FailedPrecondition,
+			"MachineClass %q is being deleted and cannot be used any more; create it again when its deletion has ended", class.Name)
 	}
 	return none
 }
@@ -139,7 +141,8 @@ func findUnreadConfig(w World) (none inputProblem) {
 
 func findMissingConfig(w World) (none inputProblem) {
 	if wantsConfig(w.Secret.UserData) && w.Config.Problem != "" {
-		return wrong(driver.FailedPrecondition, "the user data has a placeholder of machine configuration, and there is none for this machine: %s", w.Config.Problem)
+		return wrong(driver.FailedPrecondition,
+			"the user data has a placeholder of machine configuration, and there is none for this machine: %s", w.Config.Problem)
 	}
 	return none
 }
@@ -161,7 +164,8 @@ func shareOfConfig(w World) string {
 	}
 	without := w
 	without.Config.Values = nil
-	return fmt.Sprintf("; %d of the bytes are the machine configuration %s", userDataSize(w)-userDataSize(without), w.Config.Values[v1alpha1.PlaceholderMachineConfigName])
+	return fmt.Sprintf("; %d of the bytes are the machine configuration %s",
+		userDataSize(w)-userDataSize(without), w.Config.Values[v1alpha1.PlaceholderMachineConfigName])
 }
 
 // FieldsFact contains what is known of the fields of the class' provider spec that its driver
@@ -184,13 +188,13 @@ type FieldsFact struct {
 func concerns() []string {
 	return []string{
 		// security
-		"encr", "crypt", "secur", "kms", "customermanaged", "confidential", "trust", "attest", "integrity", "enclave", "tpm", "sevsnp", "tdx", "isolat",
-		"identity", "iam", "role", "password", "credential", "secret", "certificate", "ssh", "auth", "public", "metadataoptions", "metadataservice", "imds",
-		"firewall", "protect", "guest", "agent", "sourcedest",
+		"encr", "crypt", "secur", "kms", "customermanaged", "confidential", "trust", "attest", "integrity", "enclave", "tpm", "sevsnp", "tdx",
+		"isolat", "identity", "iam", "role", "password", "credential", "secret", "certificate", "ssh", "auth", "public", "metadataoptions",
+		"metadataservice", "imds", "firewall", "protect", "guest", "agent", "sourcedest",
 		// price
-		"price", "spot", "market", "priority", "evict", "preempt", "interrupt", "billing", "charge", "cost", "licens", "licenc", "credit", "reserv", "commit",
-		"dedicated", "tenancy", ".host.", ".hostid", ".hostgroup", "ultra", "iops", "throughput", "mbps", "tier", "ephemeral", "diffdisk", "hibernat",
-		"provisioningmodel", "delete", "termination",
+		"price", "spot", "market", "priority", "evict", "preempt", "interrupt", "billing", "charge", "cost", "licens", "licenc", "credit",
+		"reserv", "commit", "dedicated", "tenancy", ".host.", ".hostid", ".hostgroup", "ultra", "iops", "throughput", "mbps", "tier", "ephemeral",
+		"diffdisk", "hibernat", "provisioningmodel", "delete", "termination",
 	}
 }
 
@@ -211,7 +215,9 @@ func refusedFields(class *v1alpha1.MachineClass, fact FieldsFact) []string {
 	for path := range strings.SplitSeq(class.Annotations[v1alpha1.AnnotationAllowUnknownFields], ",") {
 		allowed = append(allowed, strings.TrimSpace(path))
 	}
-	return slices.DeleteFunc(slices.Clone(fact.Unknown), func(path string) bool { return !concernsUser(path) || slices.Contains(allowed, path) })
+	return slices.DeleteFunc(slices.Clone(fact.Unknown), func(path string) bool {
+		return !concernsUser(path) || slices.Contains(allowed, path)
+	})
 }
 
 // checkFields asks the driver which fields of the class it ignores, and reports whether no VM is
@@ -230,12 +236,15 @@ func checkFields(w World) (Verdict, bool) {
 // refusal returns why no VM is created from a class, and what to do about it.
 func refusal(class *v1alpha1.MachineClass, fact FieldsFact, refused []string) string {
 	if fact.Refused {
-		return fmt.Sprintf("no VM is created from MachineClass %q, because its driver refuses fields of providerSpec that it does not know: %s; correct or remove them",
+		return fmt.Sprintf("no VM is created from MachineClass %q, because its driver refuses fields of providerSpec that it does not know: "+
+			"%s; correct or remove them",
 			class.Name, listed(refused))
 	}
-	return fmt.Sprintf("no VM is created from MachineClass %q, because its driver would ignore fields of providerSpec that can concern security or price: %s; "+
-		"correct or remove them, or allow VMs without them by the annotation %s=%s of the MachineClass",
-		class.Name, listed(refused), v1alpha1.AnnotationAllowUnknownFields, strings.Join(refused, ","))
+	return fmt.Sprintf(
+		"no VM is created from MachineClass %q, because its driver would ignore fields of providerSpec that can concern security or price: %s; "+
+			"correct or remove them, or allow VMs without them by the annotation %s=%s of the MachineClass",
+		class.Name, listed(refused), v1alpha1.AnnotationAllowUnknownFields, strings.Join(refused, ","),
+	)
 }
 
 // FieldsNote returns what is recorded on the class about the fields that its driver ignores or
@@ -244,16 +253,19 @@ func FieldsNote(class *v1alpha1.MachineClass, fact FieldsFact) (note, event stri
 	switch {
 	case fact.Unreported:
 		return v1alpha1.UnknownFieldsUnreported, fmt.Sprintf(
-			"The driver of provider %q does not report which fields of providerSpec it ignores. Compare the fields with the documentation of the driver, above all those for security and price", class.Provider)
+			"The driver of provider %q does not report which fields of providerSpec it ignores. "+
+				"Compare the fields with the documentation of the driver, above all those for security and price", class.Provider)
 	case len(fact.Unknown) == 0:
 		return "", ""
 	}
 	if fact.Refused {
-		event = fmt.Sprintf("The driver of provider %q refuses fields of providerSpec that it does not know: %s; no VM is created until they are corrected or removed",
+		event = fmt.Sprintf("The driver of provider %q refuses fields of providerSpec that it does not know: %s; "+
+			"no VM is created until they are corrected or removed",
 			class.Provider, listed(fact.Unknown))
 		return "refused: " + listed(fact.Unknown), event
 	}
-	event = fmt.Sprintf("The driver of provider %q ignores fields of providerSpec, because it does not know them or makes no use of them: %s", class.Provider, listed(fact.Unknown))
+	event = fmt.Sprintf("The driver of provider %q ignores fields of providerSpec, because it does not know them or makes no use of them: %s",
+		class.Provider, listed(fact.Unknown))
 	if refused := refusedFields(class, fact); len(refused) > 0 {
 		event += "; " + refusal(class, fact, refused)
 	}

@@ -23,7 +23,10 @@ func (l *life) isKnown() bool {
 
 // displace has another VM join under the name of the machine's Node.
 func (l *life) displace() {
-	l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{v1alpha1.LabelSlot: "7"}}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-2"}}
+	l.node = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{v1alpha1.LabelSlot: "7"}},
+		Spec:       corev1.NodeSpec{ProviderID: "cloud:///i-2"},
+	}
 	l.pods = 0
 	l.reportNode()
 }

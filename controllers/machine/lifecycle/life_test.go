@@ -170,7 +170,9 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
-	atTarget := []Action{CreateToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, SetTerminating, DrainNode, DrainForUpdate, DeleteNode}
+	atTarget := []Action{
+		CreateToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, SetTerminating, DrainNode, DrainForUpdate, DeleteNode,
+	}
 	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
 		l.unanswered(w)
 		return
@@ -202,7 +204,8 @@ func (l *life) act(w *World, v Verdict) {
 			l.proven, w.Proven = true, ownVM.ProviderID
 		}
 	case AskCloud:
-		w.VM, w.Evidence = VMFact{State: rapid.SampledFrom([]VMState{VMUnknown, VMAbsent, VMPresent}).Draw(l.t, "answer"), VM: ownVM}, EvidenceFact{}
+		w.VM, w.Evidence = VMFact{State: rapid.SampledFrom([]VMState{VMUnknown, VMAbsent, VMPresent}).Draw(l.t, "answer"), VM: ownVM},
+			EvidenceFact{}
 		w.Evidence.Text = EvidenceOf(*w)
 	case CreateVM:
 		l.mayCreate(w)
@@ -307,7 +310,8 @@ func (l *life) ask() {
 // disruption.
 func (l *life) mayFail(w World, s step) {
 	waits := s.from == v1alpha1.MachineUnknown || s.from == v1alpha1.MachineInPlaceUpdateFailed
-	hasRun := waits || s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineInPlaceUpdating || s.from == v1alpha1.MachineInPlaceUpdateSuccessful
+	hasRun := waits || s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineInPlaceUpdating ||
+		s.from == v1alpha1.MachineInPlaceUpdateSuccessful
 	if !hasRun || s.to != v1alpha1.MachineFailed && s.to != v1alpha1.MachineCrashLoopBackOff {
 		return
 	}

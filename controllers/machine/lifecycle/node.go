@@ -237,8 +237,9 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 		m = v.Machine
 	}
 	p := preserve.Decide(preserve.World{
-		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Reach: w.Reach, Machine: m, Node: node, Rolling: w.Rollout != nil && w.Rollout.Autoscaler == nodesync.AutoscalerKept,
-		Drain: w.PreservedDrain.State, DrainText: w.PreservedDrain.Text,
+		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Reach: w.Reach, Machine: m, Node: node,
+		Rolling: w.Rollout != nil && w.Rollout.Autoscaler == nodesync.AutoscalerKept,
+		Drain:   w.PreservedDrain.State, DrainText: w.PreservedDrain.Text,
 	})
 	if v.Machine != nil || !apiequality.Semantic.DeepEqual(p.Machine, m) {
 		v.Machine = p.Machine

@@ -64,7 +64,8 @@ func checkJoined(w World) (v Verdict, decided bool) {
 	case NodeNamed:
 		return do(FindNode), true
 	case NodeUnseen:
-		if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineRunning || isOverdue(w) || isUpdateOverdue(w) || isToBeGivenUp(w) || isLookDue(w) {
+		if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineRunning || isOverdue(w) || isUpdateOverdue(w) || isToBeGivenUp(w) ||
+			isLookDue(w) {
 			return do(FindNode), true
 		}
 		return waitForNode(w, w.Machine.DeepCopy()), true
@@ -89,7 +90,8 @@ func checkDeleted(w World) (v Verdict, decided bool) {
 	if w.Node.Node.DeletionTimestamp == nil {
 		return Verdict{}, false
 	}
-	return Verdict{Do: DeleteMachine, Why: whyNodeDeleted(w.Node.Node)}.with(v1alpha1.EventNodeDeleted, fmt.Sprintf("Node %q is being deleted; deleting its machine, too", w.Node.Node.Name)), true
+	return Verdict{Do: DeleteMachine, Why: whyNodeDeleted(w.Node.Node)}.with(v1alpha1.EventNodeDeleted,
+		fmt.Sprintf("Node %q is being deleted; deleting its machine, too", w.Node.Node.Name)), true
 }
 
 // checkClaimed decides while the Node is not claimed. It comes before all checks of the Node's

@@ -32,13 +32,28 @@ var nodeCases = []nodeCase{
 	{"not given up", "the machine has failed and has a disruption", "node: ready; phase: Failed; disruption: allowed", Rest},
 	{"not given up", "the machine has failed and has no disruption", "node: ready; phase: Failed", ""},
 	{"not given up", "the machine has a disruption and runs", "machine: joined; node: ready; disruption: allowed", ""},
-	{"not updated in place", "the agent has succeeded", "machine: joined; phase: InPlaceUpdating; node: ready, candidate, selected, updated, in stage ReadyForUpdate", Save},
-	{"not updated in place", "the agent has failed", "machine: joined; phase: InPlaceUpdating; node: ready, candidate, selected, not to be updated, in stage ReadyForUpdate", Save},
+	{
+		"not updated in place", "the agent has succeeded",
+		"machine: joined; phase: InPlaceUpdating; node: ready, candidate, selected, updated, in stage ReadyForUpdate", Save,
+	},
+	{
+		"not updated in place", "the agent has failed",
+		"machine: joined; phase: InPlaceUpdating; node: ready, candidate, selected, not to be updated, in stage ReadyForUpdate", Save,
+	},
 	{"not updated in place", "the agent is at work", "machine: joined; phase: InPlaceUpdating; node: not ready", Rest},
 	{"not updated in place", "no update has begun", "machine: joined; node: selected", ""},
-	{"set up", "the machine has failed before it joined, and the VM is not set up", "last: Create Failed; phase: Failed; vm: uninitialized; node: ready", Rest},
-	{"set up", "the machine has failed before it joined, and the cloud was not asked", "last: Create Failed; phase: Failed; node: ready", FindVM},
-	{"set up", "the machine has failed before it joined, and the VM is set up", "last: Create Failed; phase: Failed; vm: present; node: ready", ""},
+	{
+		"set up", "the machine has failed before it joined, and the VM is not set up",
+		"last: Create Failed; phase: Failed; vm: uninitialized; node: ready", Rest,
+	},
+	{
+		"set up", "the machine has failed before it joined, and the cloud was not asked", "last: Create Failed; phase: Failed; node: ready",
+		FindVM,
+	},
+	{
+		"set up", "the machine has failed before it joined, and the VM is set up", "last: Create Failed; phase: Failed; vm: present; node: ready",
+		"",
+	},
 	{"set up", "the Node is not ready", "last: Create Failed; phase: Failed; vm: uninitialized; node: not ready", ""},
 	{"set up", "the machine has not failed", "last: Create Processing; vm: uninitialized; node: ready", ""},
 	{"token deleted", "the Node has become ready", "last: Create Processing; node: ready", DropToken},

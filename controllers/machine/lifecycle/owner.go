@@ -80,7 +80,8 @@ func findOwner(w World) (v Verdict, wait bool) {
 		v := wakeAt(w, waitForNode(w, m), w.Now.Add(ownerRetry))
 		v.Waiting = aboutVM
 		if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending {
-			m.Status.LastOperation.Description = fmt.Sprintf("Creating machine on cloud provider: Node %q has joined, and is not claimed until the cloud confirms that its VM, %s, is this machine's: %s",
+			m.Status.LastOperation.Description = fmt.Sprintf("Creating machine on cloud provider: Node %q has joined, "+
+				"and is not claimed until the cloud confirms that its VM, %s, is this machine's: %s",
 				w.Node.Node.Name, w.Machine.Spec.ProviderID, missing)
 		}
 		return v, true

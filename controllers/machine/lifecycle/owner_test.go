@@ -45,8 +45,13 @@ func TestWhatACreatedVMProves(t *testing.T) {
 		"a Node without name, without VM": {proven: created},
 		"a Node of another VM":            {node: "cloud:///i-2", proven: created},
 	} {
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: created}}
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelMachineName: tc.tied}}, Spec: corev1.NodeSpec{ProviderID: tc.node}}
+		m := &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: created},
+		}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelMachineName: tc.tied}},
+			Spec:       corev1.NodeSpec{ProviderID: tc.node},
+		}
 		w := World{Machine: m, Proven: tc.proven}
 		w.Node.State, w.Node.Node = NodePresent, node
 		owns, toFind := ownsNode(w, m)
@@ -74,10 +79,12 @@ func TestWhatProvesANodeWhoseIDHasOtherForms(t *testing.T) {
 		owns                  bool
 		toFind                Action
 	}{
-		"Azure was not asked":                        {node: arm, machine: "azure:///westeurope/m", toFind: FindVM},
-		"Azure has returned the ID":                  {node: arm, machine: "azure:///westeurope/m", proven: arm, owns: true},
-		"Azure has returned another VM's":            {node: arm, machine: "azure:///westeurope/m", proven: another, toFind: FindVM},
-		"a driver has returned the short form":       {node: arm, machine: "azure:///westeurope/m", proven: "azure:///westeurope/m", toFind: FindVM},
+		"Azure was not asked":             {node: arm, machine: "azure:///westeurope/m", toFind: FindVM},
+		"Azure has returned the ID":       {node: arm, machine: "azure:///westeurope/m", proven: arm, owns: true},
+		"Azure has returned another VM's": {node: arm, machine: "azure:///westeurope/m", proven: another, toFind: FindVM},
+		"a driver has returned the short form": {
+			node: arm, machine: "azure:///westeurope/m", proven: "azure:///westeurope/m", toFind: FindVM,
+		},
 		"the Machine names another VM of Azure":      {node: arm, machine: "azure:///westeurope/n", proven: arm},
 		"the Machine has the ID of Azure":            {node: arm, machine: arm, proven: arm, owns: true},
 		"AWS was not asked":                          {node: zone, machine: region, toFind: FindVM},
@@ -87,9 +94,13 @@ func TestWhatProvesANodeWhoseIDHasOtherForms(t *testing.T) {
 		"AWS has returned that of a VM of elsewhere": {node: zone, machine: region, proven: "aws:///eu-west-2/i-1", toFind: FindVM},
 		"the Machine names another VM of AWS":        {node: zone, machine: "aws:///eu-west-1/i-2", proven: region},
 	} {
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: tc.machine}}
+		m := &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: tc.machine},
+		}
 		w := World{Machine: m, Proven: tc.proven}
-		w.Node.State, w.Node.Node = NodePresent, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: tc.node}}
+		w.Node.State, w.Node.Node = NodePresent, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: tc.node},
+		}
 		if owns, toFind := ownsNode(w, m); owns != tc.owns || toFind != tc.toFind {
 			t.Errorf("%s: owns %t, to find %q; want %t, %q", name, owns, toFind, tc.owns, tc.toFind)
 		}

@@ -131,7 +131,10 @@ func (k *kept) failUnhealthy(w World, v Verdict) Verdict {
 }
 
 func (k *kept) pass() {
-	w := World{Now: k.now, Limits: limits(), Machine: k.machine, Proven: ownVM.ProviderID, Token: TokenAbsent, Class: ClassFact{Class: &v1alpha1.MachineClass{}}}
+	w := World{
+		Now: k.now, Limits: limits(), Machine: k.machine, Proven: ownVM.ProviderID, Token: TokenAbsent,
+		Class: ClassFact{Class: &v1alpha1.MachineClass{}},
+	}
 	switch {
 	case k.node == nil || k.chance(5):
 	case k.node.Labels[v1alpha1.LabelMachineName] == "":

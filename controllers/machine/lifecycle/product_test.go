@@ -22,8 +22,10 @@ type choice struct {
 
 // had is the last operation of a machine of a phase.
 var had = map[v1alpha1.MachinePhase]v1alpha1.LastOperation{
-	"":                                      {},
-	v1alpha1.MachineCrashLoopBackOff:        {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: driver.Internal.String()},
+	"": {},
+	v1alpha1.MachineCrashLoopBackOff: {
+		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: driver.Internal.String(),
+	},
 	v1alpha1.MachinePending:                 {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing},
 	v1alpha1.MachineAvailable:               {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
 	v1alpha1.MachineRunning:                 {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
@@ -89,13 +91,16 @@ func product(t *testing.T) [][]choice {
 		phaseChoices(),
 		identities(),
 		worded(t, "now", "5m", "10h"), // before and after all timeouts
-		worded(t, "node", "", "absent", "ready", "not ready, read live", "ready, not claimed", "of another VM, read live", "of no VM, of another machine", "ready, being deleted",
-			"ready, candidate, selected, in stage DrainSuccessful", "not ready, candidate, selected, updated", "ready, candidate, selected, not to be updated", "ready, read live"),
+		worded(t, "node", "", "absent", "ready", "not ready, read live", "ready, not claimed", "of another VM, read live",
+			"of no VM, of another machine", "ready, being deleted",
+			"ready, candidate, selected, in stage DrainSuccessful", "not ready, candidate, selected, updated",
+			"ready, candidate, selected, not to be updated", "ready, read live"),
 		worded(t, "vm", "", "absent", "gone", "uninitialized", "present", "hidden", "ending since 0s, asked 0s"),
 		worded(t, "disruption", "", "allowed"),
 		worded(t, "target", "", "none"),
 		slices.Concat(
-			worded(t, "cloud", "", "create_machine Internal", "create_machine ResourceExhausted"), worded(t, "trouble", "Unavailable"), worded(t, "class", "none"),
+			worded(t, "cloud", "", "create_machine Internal", "create_machine ResourceExhausted"),
+			worded(t, "trouble", "Unavailable"), worded(t, "class", "none"),
 			[]choice{{"drained", func(w *World) { w.Drain.State = drain.Drained }}},
 		),
 	}

@@ -36,13 +36,24 @@ func TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode(t *testing.T) {
 		world World
 		want  receipt.Reason
 	}{
-		"by its set":         {fresh(created, joined, node(), func(w *World) { w.Decided = decided }), decided},
-		"by its set, first":  {fresh(created, joined, node(leavingNode), triggering, func(w *World) { w.Decided = decided }), decided},
-		"by a client":        {fresh(created, joined, node()), receipt.Reason{Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision"}},
-		"with its Node":      {fresh(created, joined, node(leavingNode)), receipt.Reason{Rule: receipt.NodeDeleted, Evidence: "Node m was deleted at " + at + " by another client"}},
-		"by its annotation":  {fresh(created, joined, node(), triggering), receipt.Reason{Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on the Machine"}},
-		"by the Node's":      {fresh(created, joined, node(func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationTriggerDeletion] = "true" })), receipt.Reason{Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on Node m"}},
-		"a forged condition": {fresh(created, joined, node(), withReason("ScaledDown")), receipt.Reason{Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision"}},
+		"by its set":        {fresh(created, joined, node(), func(w *World) { w.Decided = decided }), decided},
+		"by its set, first": {fresh(created, joined, node(leavingNode), triggering, func(w *World) { w.Decided = decided }), decided},
+		"by a client": {fresh(created, joined, node()), receipt.Reason{
+			Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision",
+		}},
+		"with its Node": {fresh(created, joined, node(leavingNode)), receipt.Reason{
+			Rule: receipt.NodeDeleted, Evidence: "Node m was deleted at " + at + " by another client",
+		}},
+		"by its annotation": {fresh(created, joined, node(), triggering), receipt.Reason{
+			Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on the Machine",
+		}},
+		"by the Node's": {
+			fresh(created, joined, node(func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationTriggerDeletion] = "true" })),
+			receipt.Reason{Rule: receipt.DeletionTriggered, Evidence: "annotation " + v1alpha1.AnnotationTriggerDeletion + " on Node m"},
+		},
+		"a forged condition": {fresh(created, joined, node(), withReason("ScaledDown")), receipt.Reason{
+			Rule: receipt.MachineDeleted, Evidence: "at " + at + ", by a client; the fleet has recorded no decision",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := c.world
@@ -52,7 +63,8 @@ func TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode(t *testing.T) {
 				t.Fatalf("verdict %+v, want the phase Terminating to be saved", v)
 			}
 			got := slices.DeleteFunc(slices.Clone(v.Machine.Status.Conditions), func(c corev1.NodeCondition) bool { return !isReason(c) })
-			if len(got) != 1 || got[0].Reason != string(c.want.Rule) || got[0].Message != c.want.Evidence || got[0].Status != corev1.ConditionTrue || !got[0].LastTransitionTime.Equal(&metav1.Time{Time: born}) {
+			if len(got) != 1 || got[0].Reason != string(c.want.Rule) || got[0].Message != c.want.Evidence || got[0].Status != corev1.ConditionTrue ||
+				!got[0].LastTransitionTime.Equal(&metav1.Time{Time: born}) {
 				t.Errorf("conditions %+v, want one of %v", got, c.want)
 			}
 			w.Machine, w.Decided = v.Machine, receipt.Reason{}
@@ -66,7 +78,8 @@ func TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode(t *testing.T) {
 				t.Errorf("verdict %s for %v, want %s for %v", v.Do, v.Why, DeleteNode, c.want)
 			}
 			w.Node = NodeFact{State: NodeAbsent}
-			if v := Decide(w); len(v.Events) != 1 || v.Events[0].Message != "The machine and its VM cloud:///i-1 are deleted; reason: "+c.want.Text() {
+			if v := Decide(w); len(v.Events) != 1 ||
+				v.Events[0].Message != "The machine and its VM cloud:///i-1 are deleted; reason: "+c.want.Text() {
 				t.Errorf("Events %v, want one with %v", v.Events, c.want)
 			}
 		})
@@ -76,7 +89,9 @@ func TestReasonIsRecordedOnTheMachineAndUsedForVMAndNode(t *testing.T) {
 // withReason is a machine with the condition of one that is being deleted.
 func withReason(rule string) func(*World) {
 	return func(w *World) {
-		w.Machine.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.MachineDeleting, Status: corev1.ConditionTrue, Reason: rule, Message: "a client's"}}
+		w.Machine.Status.Conditions = []corev1.NodeCondition{
+			{Type: v1alpha1.MachineDeleting, Status: corev1.ConditionTrue, Reason: rule, Message: "a client's"},
+		}
 	}
 }
 

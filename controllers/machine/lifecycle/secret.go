@@ -14,7 +14,8 @@ func missingSecret(w World, advice string) (driver.Code, string) {
 	class, namespace := w.Machine.Spec.Class.Name, w.Machine.Namespace
 	if w.Secret.Foreign {
 		return driver.PermissionDenied, fmt.Sprintf(
-			"MachineClass %q may not use Secret %q, which is not in its namespace; keep the Secret in namespace %q, or name %q in the Secret's annotation %s",
+			"MachineClass %q may not use Secret %q, which is not in its namespace; keep the Secret in namespace %q, "+
+				"or name %q in the Secret's annotation %s",
 			class, w.Secret.Missing, namespace, namespace, v1alpha1.AnnotationSharedWith)
 	}
 	return driver.NotFound, fmt.Sprintf("Secret %q, which MachineClass %q names, does not exist%s", w.Secret.Missing, class, advice)

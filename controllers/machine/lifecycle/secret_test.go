@@ -61,16 +61,28 @@ func TestWhoWaitsForSecrets(t *testing.T) {
 		{"the user data has a placeholder that nothing replaces", given{{"secret", "<<MACHINE_CONFIG>>"}, {"config", "none"}}, true},
 		{"the Secrets have not been read", given{{"class", "none"}, {"secret", "not read"}}, false},
 		{"the provider is wrong, and the Secrets are not", given{{"class", "without a driver"}}, false},
-		{"the provider is wrong, and the user data as large as a VM takes", given{{"class", "without a driver"}, {"secret", "as large as a VM takes"}}, false},
+		{
+			"the provider is wrong, and the user data as large as a VM takes",
+			given{{"class", "without a driver"}, {"secret", "as large as a VM takes"}},
+			false,
+		},
 		{"the cloud has failed", given{{"phase", "CrashLoopBackOff"}, {"cloud", "create_machine Unauthenticated"}}, true},
 		{"the cloud is left alone", given{{"phase", "CrashLoopBackOff"}, {"last", "Create Failed Unauthenticated"}, backoff}, true},
 		{"it waits for its Node", given{{"machine", "created"}}, false},
 		{"it runs", given{{"machine", "created"}, {"phase", "Running"}, {"node", "ready"}}, false},
 		{"it has failed for good", given{{"machine", "created"}, {"phase", "Failed"}, backoff}, false},
 		{"it is deleted, and a Secret is missing", append(deleted, [2]string{"secret", "missing"}), true},
-		{"it is deleted, which needs no user data", append(deleted, [2]string{"secret", "empty"}, [2]string{"vm", "ending since 0s, asked 0s"}), false},
-		{"it is deleted, and the user data is too large", append(deleted, [2]string{"secret", "too large for a VM"}, [2]string{"vm", "ending since 0s, asked 0s"}), false},
-		{"it is deleted, and has no configuration to boot with", append(deleted, [2]string{"secret", "<<MACHINE_CONFIG>>"}, [2]string{"config", "none"}, [2]string{"vm", "ending since 0s, asked 0s"}), false},
+		{
+			"it is deleted, which needs no user data", append(deleted, [2]string{"secret", "empty"}, [2]string{"vm", "ending since 0s, asked 0s"}),
+			false,
+		},
+		{
+			"it is deleted, and the user data is too large",
+			append(deleted, [2]string{"secret", "too large for a VM"}, [2]string{"vm", "ending since 0s, asked 0s"}), false,
+		},
+		{"it is deleted, and has no configuration to boot with", append(
+			deleted, [2]string{"secret", "<<MACHINE_CONFIG>>"}, [2]string{"config", "none"}, [2]string{"vm", "ending since 0s, asked 0s"},
+		), false},
 		{"it is deleted, and its target cluster does not answer", given{
 			{"machine", "created"}, {"deleted", ""}, {"secret", "missing"}, {"servers", "away since 5m"},
 		}, false},

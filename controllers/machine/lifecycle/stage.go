@@ -79,7 +79,8 @@ func Waits(w World, v Verdict) string {
 	switch _, isLater := waiting(w); {
 	case w.Reach.Away, w.TargetProblem != "":
 		return "an API server that is away"
-	case w.Drain.State == drain.Draining && w.Drain.IsStuck, w.UpdateDrain.State == drain.Draining && w.UpdateDrain.IsStuck, w.PreservedDrain.State == preserve.DrainFailed:
+	case w.Drain.State == drain.Draining && w.Drain.IsStuck, w.UpdateDrain.State == drain.Draining && w.UpdateDrain.IsStuck,
+		w.PreservedDrain.State == preserve.DrainFailed:
 		return "a drain that is blocked"
 	case w.Drain.State == drain.Draining, w.UpdateDrain.State == drain.Draining, w.PreservedDrain.State == preserve.DrainRunning:
 		return "a drain"

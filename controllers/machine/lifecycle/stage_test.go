@@ -34,19 +34,31 @@ func TestStageEnded(t *testing.T) {
 		since         int64
 		failure       string
 	}{
-		"its VM is recorded":              {before: none, after: v1alpha1.MachinePending},
-		"it is tried again":               {before: none, after: v1alpha1.MachineCrashLoopBackOff},
-		"it runs":                         {before: v1alpha1.MachinePending, after: v1alpha1.MachineRunning, want: StageCreate},
-		"it is available":                 {before: none, after: v1alpha1.MachineAvailable, want: StageCreate},
-		"it did not join":                 {before: v1alpha1.MachinePending, after: v1alpha1.MachineFailed, want: StageCreate, failure: "the machine has become Failed"},
-		"it stays":                        {before: v1alpha1.MachineRunning, after: v1alpha1.MachineRunning},
-		"it fails later":                  {before: v1alpha1.MachineRunning, after: v1alpha1.MachineFailed},
-		"its update begins":               {before: v1alpha1.MachineRunning, after: v1alpha1.MachineInPlaceUpdating},
-		"its update ends":                 {before: v1alpha1.MachineInPlaceUpdating, after: v1alpha1.MachineInPlaceUpdateSuccessful, want: StageUpdate, since: 10},
-		"its update fails":                {before: v1alpha1.MachineInPlaceUpdating, after: v1alpha1.MachineInPlaceUpdateFailed, want: StageUpdate, since: 10, failure: "the machine has become InPlaceUpdateFailed"},
-		"its deletion goes on":            {before: v1alpha1.MachineTerminating, after: v1alpha1.MachineTerminating, deleted: true},
-		"it is gone":                      {before: v1alpha1.MachineTerminating, after: v1alpha1.MachineTerminating, deleted: true, events: gone, want: StageDelete, since: 20},
-		"it is deleted before it has run": {before: v1alpha1.MachinePending, after: v1alpha1.MachineTerminating, deleted: true, want: StageCreate, failure: "the machine has become Terminating"},
+		"its VM is recorded": {before: none, after: v1alpha1.MachinePending},
+		"it is tried again":  {before: none, after: v1alpha1.MachineCrashLoopBackOff},
+		"it runs":            {before: v1alpha1.MachinePending, after: v1alpha1.MachineRunning, want: StageCreate},
+		"it is available":    {before: none, after: v1alpha1.MachineAvailable, want: StageCreate},
+		"it did not join": {
+			before: v1alpha1.MachinePending, after: v1alpha1.MachineFailed, want: StageCreate, failure: "the machine has become Failed",
+		},
+		"it stays":          {before: v1alpha1.MachineRunning, after: v1alpha1.MachineRunning},
+		"it fails later":    {before: v1alpha1.MachineRunning, after: v1alpha1.MachineFailed},
+		"its update begins": {before: v1alpha1.MachineRunning, after: v1alpha1.MachineInPlaceUpdating},
+		"its update ends": {
+			before: v1alpha1.MachineInPlaceUpdating, after: v1alpha1.MachineInPlaceUpdateSuccessful, want: StageUpdate, since: 10,
+		},
+		"its update fails": {
+			before: v1alpha1.MachineInPlaceUpdating, after: v1alpha1.MachineInPlaceUpdateFailed, want: StageUpdate, since: 10,
+			failure: "the machine has become InPlaceUpdateFailed",
+		},
+		"its deletion goes on": {before: v1alpha1.MachineTerminating, after: v1alpha1.MachineTerminating, deleted: true},
+		"it is gone": {
+			before: v1alpha1.MachineTerminating, after: v1alpha1.MachineTerminating, deleted: true, events: gone, want: StageDelete, since: 20,
+		},
+		"it is deleted before it has run": {
+			before: v1alpha1.MachinePending, after: v1alpha1.MachineTerminating, deleted: true, want: StageCreate,
+			failure: "the machine has become Terminating",
+		},
 	} {
 		stage, since, failure := StageEnded(inPhase(tc.before, tc.deleted), inPhase(tc.after, tc.deleted), tc.events)
 		if stage != tc.want || failure != tc.failure || stage != "" && since.Unix() != tc.since {
@@ -63,8 +75,12 @@ func TestWaits(t *testing.T) {
 		{"an API server that is away", World{Machine: inPhase(v1alpha1.MachineRunning, false), Reach: reach.Fact{Away: true}}},
 		{"a drain", World{Machine: inPhase(v1alpha1.MachineTerminating, true), Drain: drain.Report{State: drain.Draining}}},
 		{"the circuit breaker of the account", World{Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false), Failure: &Failure{Held: true}}},
-		{"a drain that is blocked", World{Machine: inPhase(v1alpha1.MachineRunning, false), UpdateDrain: drain.Report{State: drain.Draining, IsStuck: true}}},
-		{"the end of the VM", World{Machine: with(inPhase(v1alpha1.MachineTerminating, true), v1alpha1.FinalizerName), VM: VMFact{State: VMEnding}}},
+		{"a drain that is blocked", World{
+			Machine: inPhase(v1alpha1.MachineRunning, false), UpdateDrain: drain.Report{State: drain.Draining, IsStuck: true},
+		}},
+		{"the end of the VM", World{
+			Machine: with(inPhase(v1alpha1.MachineTerminating, true), v1alpha1.FinalizerName), VM: VMFact{State: VMEnding},
+		}},
 		{"the update in place", World{Machine: inPhase(v1alpha1.MachineInPlaceUpdating, false)}},
 		{"a Node to appear", World{Machine: inPhase(v1alpha1.MachinePending, false)}},
 		{"a healthy Node", World{Machine: inPhase(v1alpha1.MachinePending, false), Node: NodeFact{State: NodePresent}}},
@@ -73,8 +89,12 @@ func TestWaits(t *testing.T) {
 		{"", World{Machine: inPhase(v1alpha1.MachineRunning, false)}},
 		{"the next call of the cloud after a failure", World{Machine: retrying()}},
 		{"a drain", World{Machine: inPhase(v1alpha1.MachineFailed, false), PreservedDrain: PreservedDrain{State: preserve.DrainRunning}}},
-		{"a drain that is blocked", World{Machine: inPhase(v1alpha1.MachineFailed, false), PreservedDrain: PreservedDrain{State: preserve.DrainFailed}}},
-		{"the next request to an API server after a failure", World{Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false), PassError: &PassError{}}},
+		{"a drain that is blocked", World{
+			Machine: inPhase(v1alpha1.MachineFailed, false), PreservedDrain: PreservedDrain{State: preserve.DrainFailed},
+		}},
+		{"the next request to an API server after a failure", World{
+			Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false), PassError: &PassError{},
+		}},
 		{"a correction by a user", World{Machine: inPhase(v1alpha1.MachineCrashLoopBackOff, false)}},
 		{"the end of the VM", World{Machine: inPhase("", false), VM: VMFact{State: VMEnding}}},
 		{"a correction by a user", World{Machine: with(inPhase(v1alpha1.MachineTerminating, true), v1alpha1.FinalizerName)}},

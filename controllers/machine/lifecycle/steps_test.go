@@ -27,20 +27,28 @@ func TestStepsEnded(t *testing.T) {
 		reason string
 		want   []Took
 	}{
-		"created":                {machine("", 0), v1alpha1.EventCreated, []Took{{StepCreate, 2 * time.Hour}}},
-		"created after failures": {machine(v1alpha1.MachineCrashLoopBackOff, time.Minute), v1alpha1.EventCreated, []Took{{StepCreate, 2 * time.Hour}}},
-		"recorded again":         {machine(v1alpha1.MachineRunning, time.Minute), v1alpha1.EventCreated, nil},
+		"created": {machine("", 0), v1alpha1.EventCreated, []Took{{StepCreate, 2 * time.Hour}}},
+		"created after failures": {
+			machine(v1alpha1.MachineCrashLoopBackOff, time.Minute), v1alpha1.EventCreated, []Took{{StepCreate, 2 * time.Hour}},
+		},
+		"recorded again": {machine(v1alpha1.MachineRunning, time.Minute), v1alpha1.EventCreated, nil},
 		"joined": {
 			machine(v1alpha1.MachinePending, 90*time.Minute), v1alpha1.EventJoined,
 			[]Took{{StepJoin, 30 * time.Minute}, {StepRun, 2 * time.Hour}},
 		},
 		"joined, and was not awaited": {machine(v1alpha1.MachineUnknown, 0), v1alpha1.EventJoined, nil},
 		"healthy again":               {machine(v1alpha1.MachineUnknown, time.Minute), v1alpha1.EventNodeHealthy, nil},
-		"drained":                     {machine(v1alpha1.MachineTerminating, 100*time.Minute), v1alpha1.EventDrained, []Took{{StepDrain, 20 * time.Minute}}},
-		"drained by force":            {machine(v1alpha1.MachineTerminating, 100*time.Minute), v1alpha1.EventDrainForced, []Took{{StepDrain, 20 * time.Minute}}},
-		"deleted":                     {machine(v1alpha1.MachineTerminating, 100*time.Minute), v1alpha1.EventDeleted, []Took{{StepDelete, time.Hour}}},
-		"deleted without a time":      {machine(v1alpha1.MachineRunning, 0), v1alpha1.EventDeleted, nil},
-		"a clock that is ahead":       {machine(v1alpha1.MachinePending, 3*time.Hour), v1alpha1.EventJoined, []Took{{StepJoin, 0}, {StepRun, 2 * time.Hour}}},
+		"drained": {
+			machine(v1alpha1.MachineTerminating, 100*time.Minute), v1alpha1.EventDrained, []Took{{StepDrain, 20 * time.Minute}},
+		},
+		"drained by force": {
+			machine(v1alpha1.MachineTerminating, 100*time.Minute), v1alpha1.EventDrainForced, []Took{{StepDrain, 20 * time.Minute}},
+		},
+		"deleted":                {machine(v1alpha1.MachineTerminating, 100*time.Minute), v1alpha1.EventDeleted, []Took{{StepDelete, time.Hour}}},
+		"deleted without a time": {machine(v1alpha1.MachineRunning, 0), v1alpha1.EventDeleted, nil},
+		"a clock that is ahead": {
+			machine(v1alpha1.MachinePending, 3*time.Hour), v1alpha1.EventJoined, []Took{{StepJoin, 0}, {StepRun, 2 * time.Hour}},
+		},
 	} {
 		if diff := cmp.Diff(tc.want, StepsEnded(tc.before, []Event{{Reason: tc.reason}}, now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -11,7 +11,9 @@ import (
 )
 
 func TestTokenLifeIsBounded(t *testing.T) {
-	for timeout, want := range map[string]time.Duration{"": 20 * time.Minute, "-1h": 10 * time.Minute, "0s": 10 * time.Minute, "30m": 30 * time.Minute, "1h": time.Hour, "876000h": time.Hour} {
+	for timeout, want := range map[string]time.Duration{
+		"": 20 * time.Minute, "-1h": 10 * time.Minute, "0s": 10 * time.Minute, "30m": 30 * time.Minute, "1h": time.Hour, "876000h": time.Hour,
+	} {
 		m := &v1alpha1.Machine{}
 		if timeout != "" {
 			m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: timeout}
@@ -28,7 +30,8 @@ func waitingFor(t *testing.T, timeout time.Duration, minutes int) World {
 	t.Helper()
 	start := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Name: "m", CreationTimestamp: metav1.NewTime(start), Finalizers: []string{v1alpha1.FinalizerName}, Labels: map[string]string{v1alpha1.LabelNode: "m"},
+		Name: "m", CreationTimestamp: metav1.NewTime(start), Finalizers: []string{v1alpha1.FinalizerName},
+		Labels: map[string]string{v1alpha1.LabelNode: "m"},
 	}}
 	m.Spec.ProviderID = "cloud:///i-1"
 	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachinePending, LastUpdateTime: metav1.NewTime(start), TimeoutActive: true}
@@ -50,7 +53,10 @@ func TestATokenIsProlongedWhileItIsNeeded(t *testing.T) {
 	}{
 		{"half of its life is left", 3 * time.Hour, 29, nil, Rest, time.Minute},
 		{"half of its life is over", 3 * time.Hour, 30, nil, ProlongToken, 0},
-		{"it was prolonged in this pass", 3 * time.Hour, 33, func(w *World) { w.Token, w.TokenExpiry = TokenPresent, w.Now.Add(time.Hour) }, Rest, 30 * time.Minute},
+		{"it was prolonged in this pass", 3 * time.Hour, 33, func(w *World) {
+			w.Token, w.TokenExpiry = TokenPresent,
+				w.Now.Add(time.Hour)
+		}, Rest, 30 * time.Minute},
 		{"it outlives the creation timeout", 20 * time.Minute, 19, nil, Rest, time.Minute},
 		{"it outlives a creation timeout of an hour", time.Hour, 59, nil, Rest, time.Minute},
 		{"the VM was created late", 20 * time.Minute, 11, func(w *World) {
@@ -59,7 +65,9 @@ func TestATokenIsProlongedWhileItIsNeeded(t *testing.T) {
 		}, ProlongToken, 0},
 		{"another process has created it", 3 * time.Hour, 45, func(w *World) { w.TokenExpiry = time.Time{} }, ProlongToken, 0},
 		{"another process has created it not long ago", 3 * time.Hour, 44, func(w *World) { w.TokenExpiry = time.Time{} }, Rest, time.Minute},
-		{"another process has created it, and it outlives the creation timeout", time.Hour, 59, func(w *World) { w.TokenExpiry = time.Time{} }, Rest, time.Minute},
+		{"another process has created it, and it outlives the creation timeout", time.Hour, 59, func(w *World) {
+			w.TokenExpiry = time.Time{}
+		}, Rest, time.Minute},
 		{"another process has created it, and the VM late", 20 * time.Minute, 4, func(w *World) {
 			w.TokenExpiry = time.Time{}
 			w.Machine.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour))
@@ -68,12 +76,17 @@ func TestATokenIsProlongedWhileItIsNeeded(t *testing.T) {
 			w.TokenExpiry = time.Time{}
 			w.Machine.CreationTimestamp = metav1.NewTime(w.Now.Add(-time.Hour))
 		}, Rest, time.Minute},
-		{"it was found, without its expiration", 3 * time.Hour, 45, func(w *World) { w.Token, w.TokenExpiry = TokenPresent, time.Time{} }, Rest, 19 * time.Minute},
+		{"it was found, without its expiration", 3 * time.Hour, 45, func(w *World) {
+			w.Token, w.TokenExpiry = TokenPresent,
+				time.Time{}
+		}, Rest, 19 * time.Minute},
 		{"there is none", 3 * time.Hour, 30, func(w *World) { w.Token, w.TokenExpiry = TokenAbsent, time.Time{} }, Rest, 0},
 		{"the user data has a place for it", 3 * time.Hour, 30, func(w *World) {
 			w.Secret = SecretFact{Read: true, UserData: []byte("join <<BOOTSTRAP_TOKEN>>")}
 		}, ProlongToken, 0},
-		{"the user data has no place for it", 3 * time.Hour, 30, func(w *World) { w.Secret = SecretFact{Read: true, UserData: []byte("boot")} }, Rest, 0},
+		{"the user data has no place for it", 3 * time.Hour, 30, func(w *World) {
+			w.Secret = SecretFact{Read: true, UserData: []byte("boot")}
+		}, Rest, 0},
 		{"the creation timeout is over", 3 * time.Hour, 180, nil, Rest, 0},
 	} {
 		w := waitingFor(t, tc.timeout, tc.minutes)

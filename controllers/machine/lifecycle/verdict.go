@@ -247,7 +247,8 @@ func whyTriggered(w World) receipt.Reason {
 
 // whyNodeDeleted returns the reason for a machine whose Node is being deleted.
 func whyNodeDeleted(node *corev1.Node) receipt.Reason {
-	return receipt.Because(receipt.NodeDeleted, fmt.Sprintf("Node %s was deleted at %s by another client", node.Name, node.DeletionTimestamp.UTC().Format(time.RFC3339)))
+	return receipt.Because(receipt.NodeDeleted,
+		fmt.Sprintf("Node %s was deleted at %s by another client", node.Name, node.DeletionTimestamp.UTC().Format(time.RFC3339)))
 }
 
 // recordReason records on a machine, which is about to be Terminating, why it is deleted. It is a
@@ -316,7 +317,10 @@ func reportPassError(w World) Verdict {
 		return Verdict{Do: Rest, Machine: m, Events: notePassError(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
 	case phase == v1alpha1.MachineRunning:
 		setOperation(w, m, v1alpha1.LastOperation{ // not a failure that its set should report
-			Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateProcessing, ErrorCode: w.PassError.Code.String(), Description: w.PassError.Message,
+			Type:        v1alpha1.MachineOperationUpdate,
+			State:       v1alpha1.MachineStateProcessing,
+			ErrorCode:   w.PassError.Code.String(),
+			Description: w.PassError.Message,
 		})
 		return Verdict{Do: Rest, Machine: m}
 	}

@@ -31,7 +31,9 @@ func fresh(change ...func(*World)) World {
 			},
 			Spec: v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
 		},
-		Class:  ClassFact{Class: &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, HasFinalizers: true, Fields: FieldsFact{Read: true}},
+		Class: ClassFact{
+			Class: &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, HasFinalizers: true, Fields: FieldsFact{Read: true},
+		},
 		Secret: SecretFact{Read: true, UserData: []byte("boot with <<BOOTSTRAP_TOKEN>>"), Versions: "1"},
 	}
 	for _, c := range change {

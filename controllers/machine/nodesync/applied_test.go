@@ -51,10 +51,14 @@ func TestAskedLeavesOutWhatOthersHaveAdded(t *testing.T) {
 		applied     Applied
 		want        Applied
 	}{
-		"nothing is on the Node":               {bare: true, bound: true, want: all},
-		"others have added some":               {bound: true, want: withoutThose},
-		"the fleet has added some":             {bound: true, applied: Applied{Labels: []string{poolLabel}, Taints: []string{gpuTaint}}, want: all},
-		"the fleet has added the label":        {bound: true, applied: Applied{Labels: []string{poolLabel}}, want: Applied{Labels: all.Labels, Taints: withoutThose.Taints}},
+		"nothing is on the Node": {bare: true, bound: true, want: all},
+		"others have added some": {bound: true, want: withoutThose},
+		"the fleet has added some": {
+			bound: true, applied: Applied{Labels: []string{poolLabel}, Taints: []string{gpuTaint}}, want: all,
+		},
+		"the fleet has added the label": {
+			bound: true, applied: Applied{Labels: []string{poolLabel}}, want: Applied{Labels: all.Labels, Taints: withoutThose.Taints},
+		},
 		"Machine Controller Manager has added": {record: ofMCM, want: all},
 		"a kubelet has written a record":       {bound: true, record: ofMCM, want: withoutThose},
 		"a kubelet has written a record and removed the binding": {
@@ -96,14 +100,17 @@ func TestApplyLeavesAnAdministratorsValues(t *testing.T) {
 	if diff := cmp.Diff(taints(drainTaint, gpuTaint), got.Spec.Taints); diff != "" {
 		t.Errorf("taints (-want +got):\n%s", diff)
 	}
-	const record = `{"metadata":{"labels":{"` + tierLabel + `":"1","pool":"a"}},"spec":{"taints":[{"key":"gpu","value":"a","effect":"NoSchedule"}]}}`
+	const record = `{"metadata":{"labels":{"` + tierLabel +
+		`":"1","pool":"a"}},"spec":{"taints":[{"key":"gpu","value":"a","effect":"NoSchedule"}]}}`
 	if got := got.Annotations[v1alpha1.AnnotationLastAppliedNodeTemplate]; got != record {
 		t.Errorf("the record is %s, want %s", got, record)
 	}
 }
 
 func TestAppliedOfBothIsSortedAndEachOnce(t *testing.T) {
-	got := Applied{Labels: []string{tierLabel}, Taints: []string{gpuTaint}}.With(Applied{Labels: []string{poolLabel, tierLabel}, Taints: []string{drainTaint, gpuTaint}})
+	got := Applied{Labels: []string{tierLabel}, Taints: []string{gpuTaint}}.With(Applied{
+		Labels: []string{poolLabel, tierLabel}, Taints: []string{drainTaint, gpuTaint},
+	})
 	want := Applied{Labels: []string{poolLabel, tierLabel}, Taints: []string{drainTaint, gpuTaint}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

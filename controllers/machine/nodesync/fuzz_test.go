@@ -17,9 +17,16 @@ func FuzzForgedAnnotations(f *testing.F) {
 	const template, capacity = v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity
 	const label, taint = "node-restriction.kubernetes.io/tier", "example.com/quarantine"
 	for _, seed := range [][4]string{
-		{`{"metadata":{"labels":{"` + label + `":"gold"}},"spec":{"taints":[{"key":"` + taint + `","effect":"NoSchedule"}]}}`, `{"cpu":"1"}`, "n/m/other", "true"},
-		{`{"metadata":{"annotations":{"` + v1alpha1.AnnotationMachine + `":"","` + template + `":""},"labels":{"` + v1alpha1.LabelSlot + `":"","` + v1alpha1.LabelMachineName + `":""}}}`, `{"a":"1","a":"2"}`, "", ""},
-		{`{"spec":{"taints":[{},{"key":"` + taint + `"},{"key":"` + taint + `","effect":"NoSchedule"},null]}}`, `{"a":"1e99999"}`, "a/b", "2126-01-01T00:00:00Z"},
+		{
+			`{"metadata":{"labels":{"` + label + `":"gold"}},"spec":{"taints":[{"key":"` + taint + `","effect":"NoSchedule"}]}}`, `{"cpu":"1"}`,
+			"n/m/other", "true",
+		},
+		{`{"metadata":{"annotations":{"` + v1alpha1.AnnotationMachine + `":"","` + template + `":""},"labels":{"` + v1alpha1.LabelSlot +
+			`":"","` + v1alpha1.LabelMachineName + `":""}}}`, `{"a":"1","a":"2"}`, "", ""},
+		{
+			`{"spec":{"taints":[{},{"key":"` + taint + `"},{"key":"` + taint + `","effect":"NoSchedule"},null]}}`, `{"a":"1e99999"}`, "a/b",
+			"2126-01-01T00:00:00Z",
+		},
 		{"null", "null", "//", "\x00"},
 		{"[]", "[]", "n/m/u/x", "{"},
 		{`{"metadata":null}`, `{"":""}`, "../../x", "[[[["},
@@ -49,7 +56,8 @@ func FuzzForgedAnnotations(f *testing.F) {
 			}
 			writes++
 		}
-		if node.Labels[label] != "gold" || !slices.ContainsFunc(node.Spec.Taints, func(is corev1.Taint) bool { return is.Key == taint && is.Value == "yes" }) {
+		if node.Labels[label] != "gold" ||
+			!slices.ContainsFunc(node.Spec.Taints, func(is corev1.Taint) bool { return is.Key == taint && is.Value == "yes" }) {
 			t.Errorf("the administrator's label or taint is gone: %v %v", node.Labels, node.Spec.Taints)
 		}
 		if !wanted.IsTied(node) || node.Labels["pool"] != "b" || node.Labels["own.kubernetes.io/x"] != "y" || find(node.Spec.Taints, own) < 0 {

@@ -22,7 +22,10 @@ func given() (*corev1.Node, Wanted) {
 		Annotations: map[string]string{v1alpha1.AnnotationMachine: "n/m/u"},
 		Finalizers:  []string{v1alpha1.NodeFinalizerName},
 	}}
-	return node, Wanted{Machine: v1alpha1.MachineRef{Namespace: "n", Name: "m", UID: "u"}, Slot: "7", Template: &v1alpha1.NodeTemplateSpec{}, Class: &v1alpha1.MachineClass{}}
+	return node, Wanted{
+		Machine: v1alpha1.MachineRef{Namespace: "n", Name: "m", UID: "u"}, Slot: "7", Template: &v1alpha1.NodeTemplateSpec{},
+		Class: &v1alpha1.MachineClass{},
+	}
 }
 
 // TestScenarios runs the scenarios in testdata. Each fact changes given(), and is YAML:

@@ -56,7 +56,8 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 // IsTied reports whether the Node is bound to the machine, and carries our finalizer, the machine's
 // name and its slot.
 func (w Wanted) IsTied(node *corev1.Node) bool {
-	return node.Annotations[v1alpha1.AnnotationMachine] == w.Machine.String() && node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name && node.Labels[v1alpha1.LabelSlot] == w.Slot &&
+	return node.Annotations[v1alpha1.AnnotationMachine] == w.Machine.String() && node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name &&
+		node.Labels[v1alpha1.LabelSlot] == w.Slot &&
 		slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
 }
 

@@ -104,7 +104,8 @@ func prolonged(w World) *v1alpha1.Machine {
 	since, err := time.Parse(time.RFC3339, w.Machine.Annotations[v1alpha1.AnnotationPreserveProlonged])
 	if err != nil { // it was not prolonged yet
 		since = beganAt(w, expiry.Time)
-	} else if since.After(w.Reach.From) && w.Reach.Back.Sub(since) < reach.Settle { // for this outage, as one replica or another has observed it
+	} else if since.After(w.Reach.From) && w.Reach.Back.Sub(since) < reach.Settle {
+		// For this outage, as one replica or another has observed it.
 		return w.Machine
 	}
 	until := w.Reach.Extend(since, expiry.Time).Truncate(time.Second)

@@ -28,7 +28,9 @@ func TestTimeOfAnOutageProlongsThePreservation(t *testing.T) {
 		"it began after the outage":    {expires: 100 * time.Hour, reach: outage, want: 100 * time.Hour},
 		"the API server is still away": {expires: 2 * time.Hour, reach: reach.Fact{Away: true, From: after(time.Hour)}, want: 2 * time.Hour},
 		"the process has just started": {expires: 2 * time.Hour, reach: reach.Fact{Reached: after(time.Hour)}, want: 2 * time.Hour},
-		"it began in the outage":       {expires: 97*time.Hour + 30*time.Minute, reach: outage, want: 97*time.Hour + 30*time.Minute + 150*time.Minute},
+		"it began in the outage": {
+			expires: 97*time.Hour + 30*time.Minute, reach: outage, want: 97*time.Hour + 30*time.Minute + 150*time.Minute,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := running()
@@ -107,7 +109,9 @@ func TestPreservationIsProlongedByASecondOutageSoonAfterTheFirst(t *testing.T) {
 	w.Machine.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
 	w.Machine = Decide(w).Machine
 	was := w.Machine.Status.CurrentStatus.PreserveExpiryTime.Time
-	for _, outage := range []struct{ from, back, want time.Duration }{{time.Hour, 2 * time.Hour, time.Hour}, {2 * time.Hour, 7 * time.Hour, 6*time.Hour - 5*time.Second}} {
+	for _, outage := range []struct {
+		from, back, want time.Duration
+	}{{time.Hour, 2 * time.Hour, time.Hour}, {2 * time.Hour, 7 * time.Hour, 6*time.Hour - 5*time.Second}} {
 		w.Reach, w.Now = reach.Fact{From: now.Add(outage.from), Back: now.Add(outage.back)}, now.Add(outage.back+5*time.Second)
 		w.Machine = Decide(w).Machine
 		if got := w.Machine.Status.CurrentStatus.PreserveExpiryTime.Sub(was); got != outage.want {

@@ -99,7 +99,9 @@ func report(w *World, fact scenario.Fact) error {
 		}
 		return err
 	case "tainted":
-		w.Node.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintPreserved, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: now.Add(-time.Hour)}}}
+		w.Node.Spec.Taints = []corev1.Taint{
+			{Key: v1alpha1.TaintPreserved, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: now.Add(-time.Hour)}},
+		}
 	case "condition":
 		w.Node.Status.Conditions = []corev1.NodeCondition{{
 			Type: v1alpha1.NodePreserved, Status: corev1.ConditionStatus(fact.Value), Reason: "as before", Message: "as before",
@@ -117,7 +119,9 @@ func report(w *World, fact scenario.Fact) error {
 			w.Node.Annotations = map[string]string{}
 		}
 	case "drain":
-		drains := map[string]Drain{"unknown": DrainUnknown, "running": DrainRunning, "done": DrainDone, "failed": DrainFailed, "forced": DrainForced}
+		drains := map[string]Drain{
+			"unknown": DrainUnknown, "running": DrainRunning, "done": DrainDone, "failed": DrainFailed, "forced": DrainForced,
+		}
 		state, text, _ := strings.Cut(fact.Value, " ")
 		w.Drain, w.DrainText = drains[state], text
 	default:
@@ -144,7 +148,9 @@ func describe(w World, v Verdict) string {
 	if !v.Until.IsZero() {
 		out = append(out, "until +"+v.Until.Sub(now).String())
 	}
-	for word, is := range map[string]bool{"began": v.Began, "ended, because " + v.Ended: v.Ended != "", "unknown value " + v.Unknown: v.Unknown != ""} {
+	for word, is := range map[string]bool{
+		"began": v.Began, "ended, because " + v.Ended: v.Ended != "", "unknown value " + v.Unknown: v.Unknown != "",
+	} {
 		if is {
 			out = append(out, word)
 		}

@@ -94,7 +94,8 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.MachineConfigJoin, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: runner.MachineConfigJoin, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,
+		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 		Root: c.root,
 	})
 	if err != nil {
@@ -180,7 +181,8 @@ func (c *Controller) stamp(ctx context.Context, pool *v1alpha1.MachineConfigPool
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("write the configuration of pool %s on the template of MachineDeployment %s: %w", pool.Name, pool.Spec.MachineRef.Name, err)
+		return fmt.Errorf("write the configuration of pool %s on the template of MachineDeployment %s: %w",
+			pool.Name, pool.Spec.MachineRef.Name, err)
 	}
 	telemetry.Emit(ctx, c.cfg.Events, written, machinev1alpha1.EventMachineConfigChanged,
 		fmt.Sprintf("The template has the configuration %s of MachineConfigPool %s", config, pool.Name))
@@ -189,7 +191,9 @@ func (c *Controller) stamp(ctx context.Context, pool *v1alpha1.MachineConfigPool
 
 // updateNode carries on the update in place of the Node of a machine; fresh is the new set. wake is
 // when to look again; 0 for at the next event.
-func (c *Controller) updateNode(ctx context.Context, pool *v1alpha1.MachineConfigPool, m *machinev1alpha1.Machine, fresh *machinev1alpha1.MachineSet) (wake time.Duration, err error) {
+func (c *Controller) updateNode(
+	ctx context.Context, pool *v1alpha1.MachineConfigPool, m *machinev1alpha1.Machine, fresh *machinev1alpha1.MachineSet,
+) (wake time.Duration, err error) {
 	node := c.nodeOf(m)
 	if node == nil {
 		return 0, nil

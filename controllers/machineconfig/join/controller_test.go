@@ -85,11 +85,14 @@ type bench struct {
 func onBench(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apiserver.Recording(), pools: &cachedPools{all: map[string]*v1alpha1.MachineConfigPool{}}, events: &apitest.EventLog{}}
+		b := &bench{
+			T: t, server: apiserver.Recording(), pools: &cachedPools{all: map[string]*v1alpha1.MachineConfigPool{}}, events: &apitest.EventLog{},
+		}
 		b.cluster = target.New(b.server.Core())
 		b.view = objectcache.NewView()
 		c, err := New(Config{
-			Machines: b.server.Machines(), Fleet: b.server.Configs(), Pools: b.pools, View: b.view, Cluster: b.cluster, NewSet: newest, Prefix: prefix,
+			Machines: b.server.Machines(), Fleet: b.server.Configs(), Pools: b.pools, View: b.view, Cluster: b.cluster, NewSet: newest,
+			Prefix: prefix,
 			Events: b.events, Clock: clock.RealClock{},
 		})
 		if err != nil {

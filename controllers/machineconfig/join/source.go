@@ -79,7 +79,9 @@ func (s *Source) Values(ctx context.Context, m *machinev1alpha1.Machine) (values
 	}
 	root, known := s.rootOf(m)
 	if !known {
-		return nil, "", fmt.Errorf("find the MachineConfigPool of machine %s/%s: its MachineSet, or the MachineDeployment of that, is not shown yet", m.Namespace, m.Name)
+		return nil, "",
+			fmt.Errorf("find the MachineConfigPool of machine %s/%s: its MachineSet, or the MachineDeployment of that, is not shown yet",
+				m.Namespace, m.Name)
 	}
 	config, problem := stamp.First(m, root, s.cfg.Pools.Pools())
 	if problem != "" {
@@ -93,14 +95,16 @@ func (s *Source) Values(ctx context.Context, m *machinev1alpha1.Machine) (values
 		return nil, "", fmt.Errorf("read RenderedMachineConfig %s: %w", config, err)
 	}
 	if !o.Verify() {
-		return nil, "", fmt.Errorf("RenderedMachineConfig %s has not the content that its name stands for; delete it, so that it is rendered again", config)
+		return nil, "",
+			fmt.Errorf("RenderedMachineConfig %s has not the content that its name stands for; delete it, so that it is rendered again", config)
 	}
 	values, err = Encode(o)
 	if err != nil {
 		return nil, "", err
 	}
 	if size := len(values[machinev1alpha1.PlaceholderMachineConfig]); size > MaxContent {
-		return nil, fmt.Sprintf("RenderedMachineConfig %s has %d bytes as base64 of its gzip, and no user data has room for more than %d; make its MachineConfigs smaller",
+		return nil, fmt.Sprintf("RenderedMachineConfig %s has %d bytes as base64 of its gzip, and no user data has room for more than %d; "+
+			"make its MachineConfigs smaller",
 			config, size, MaxContent), nil
 	}
 	s.remember(config, values)
@@ -138,7 +142,9 @@ func (s *Source) remember(config string, values map[string]string) {
 // Encode returns the values of the placeholders for a RenderedMachineConfig. Equal objects have
 // equal values. Errors: it cannot be encoded.
 func Encode(o *v1alpha1.RenderedMachineConfig) (map[string]string, error) {
-	kept := v1alpha1.RenderedMachineConfig{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "RenderedMachineConfig"}, Spec: o.Spec}
+	kept := v1alpha1.RenderedMachineConfig{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "RenderedMachineConfig"}, Spec: o.Spec,
+	}
 	kept.Name = o.Name
 	content, err := json.Marshal(kept)
 	if err != nil {

@@ -24,7 +24,8 @@ import (
 func rendered(t *testing.T, content string) *v1alpha1.RenderedMachineConfig {
 	t.Helper()
 	o := &v1alpha1.RenderedMachineConfig{}
-	o.Spec.Config.Raw = fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"contents":{"source":"data:,%s"},"path":"/etc/a"}]}}`, content)
+	o.Spec.Config.Raw = fmt.Appendf(nil,
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"contents":{"source":"data:,%s"},"path":"/etc/a"}]}}`, content)
 	name, err := v1alpha1.RenderedName("p", &o.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -78,8 +79,12 @@ func newWorld(configs ...*v1alpha1.RenderedMachineConfig) *world {
 	pool.Spec.MachineRef = &v1alpha1.MachineReference{Kind: "MachineDeployment", Namespace: "n", Name: "d"}
 	w.pools.all = append(w.pools.all, pool)
 	d := &machinev1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "uid-d", ResourceVersion: "1"}}
-	set := &machinev1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", UID: "uid-s", ResourceVersion: "1", OwnerReferences: []metav1.OwnerReference{owner("MachineDeployment", "d")}}}
-	w.machine = &machinev1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", OwnerReferences: []metav1.OwnerReference{owner("MachineSet", "s")}}}
+	set := &machinev1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: "s", UID: "uid-s", ResourceVersion: "1", OwnerReferences: []metav1.OwnerReference{owner("MachineDeployment", "d")},
+	}}
+	w.machine = &machinev1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", OwnerReferences: []metav1.OwnerReference{owner("MachineSet", "s")}},
+	}
 	w.view.Deployments.Apply(d, false)
 	w.view.Sets.Apply(set, false)
 	var err error
@@ -123,7 +128,8 @@ func TestValues(t *testing.T) {
 	}
 	config, err := desired.Parse(plain(t, first[machinev1alpha1.PlaceholderMachineConfig]))
 	if err != nil || config.Name != o.Name || first[machinev1alpha1.PlaceholderMachineConfigName] != o.Name {
-		t.Errorf("the daemon reads %q (%v), the name is %q, want %q", config.Name, err, first[machinev1alpha1.PlaceholderMachineConfigName], o.Name)
+		t.Errorf("the daemon reads %q (%v), the name is %q, want %q",
+			config.Name, err, first[machinev1alpha1.PlaceholderMachineConfigName], o.Name)
 	}
 	if got := string(plain(t, first[machinev1alpha1.PlaceholderMachineConfigIgnition])); got != string(o.Spec.Config.Raw) {
 		t.Errorf("the Ignition config is %s", got)
@@ -146,7 +152,9 @@ func TestValuesProblems(t *testing.T) {
 		{"no controller", func(w *world) { w.machine.OwnerReferences = nil }, "belongs to no MachineDeployment", ""},
 		{"too large", func(w *world) { w.pools.target(large.Name) }, "make its MachineConfigs smaller", ""},
 		{"pools are not listed", func(w *world) { w.pools.unlisted = true }, "", "not listed yet"},
-		{"the set is not shown", func(w *world) { w.machine.OwnerReferences = []metav1.OwnerReference{owner("MachineSet", "t")} }, "", "not shown yet"},
+		{"the set is not shown", func(w *world) {
+			w.machine.OwnerReferences = []metav1.OwnerReference{owner("MachineSet", "t")}
+		}, "", "not shown yet"},
 		{"it does not exist", func(w *world) { w.pools.target("rendered-p-1") }, "", "not found"},
 		{"it has another content", func(w *world) {
 			forged := rendered(t, "forged")
@@ -175,9 +183,12 @@ func TestValuesOfAMachineSet(t *testing.T) {
 	w := newWorld(o)
 	w.pools.target(o.Name)
 	w.pools.all[0].Spec.MachineRef = &v1alpha1.MachineReference{Kind: "MachineSet", Namespace: "n", Name: "lone"}
-	w.view.Sets.Apply(&machinev1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "lone", UID: "uid-lone", ResourceVersion: "1"}}, false)
+	w.view.Sets.Apply(
+		&machinev1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "lone", UID: "uid-lone", ResourceVersion: "1"}}, false,
+	)
 	w.machine.OwnerReferences = []metav1.OwnerReference{owner("MachineSet", "lone")}
-	if values, problem, err := w.source.Values(t.Context(), w.machine); err != nil || values[machinev1alpha1.PlaceholderMachineConfigName] != o.Name {
+	if values, problem, err := w.source.Values(t.Context(), w.machine); err != nil ||
+		values[machinev1alpha1.PlaceholderMachineConfigName] != o.Name {
 		t.Error(values, problem, err)
 	}
 }

@@ -104,7 +104,9 @@ func (c *Controller) fold(pool *v1alpha1.MachineConfigPool) fold.Folded {
 	}
 	f := fold.Fold(pool, byDefault, configs)
 	if f.MachineConfig != nil {
-		f.MachineConfig.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pool, v1alpha1.SchemeGroupVersion.WithKind("MachineConfigPool"))}
+		f.MachineConfig.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(pool, v1alpha1.SchemeGroupVersion.WithKind("MachineConfigPool")),
+		}
 	}
 	return f
 }

@@ -41,7 +41,8 @@ func run(t *testing.T, test func(b *bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Put("machineconfigpools", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfigPool, metadata: {name: p, labels: {size: small}},
+		b.Put("machineconfigpools",
+			`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfigPool, metadata: {name: p, labels: {size: small}},
 spec: {machineConfigSelector: {matchLabels: {role: p}}, nodeSelector: {matchLabels: {role: p}}}}`)
 		b.Start(b.Controller)
 		test(b)
@@ -94,7 +95,8 @@ func (b *bench) accepted(name string) string {
 // MachineConfigs, and each is reported.
 func TestSettingsAreFoldedOverTheDefault(t *testing.T) {
 	run(t, func(b *bench) {
-		b.Put("machineconfigs", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-p, labels: {role: p}}, spec: {config: {ignition: {version: 3.5.0},
+		b.Put("machineconfigs",
+			`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-p, labels: {role: p}}, spec: {config: {ignition: {version: 3.5.0},
 storage: {files: [{path: /etc/kubernetes/kubelet.conf, contents: {
 source: "data:,clusterDomain%3A%20example.org%0AmaxPods%3A%20100%0A"}}]}}}}`)
 		b.kubelet("a", `{maxPods: 50}`)
@@ -150,7 +152,8 @@ func TestGeneratedConfigIsKept(t *testing.T) {
 		})
 		b.After(time.Second)
 		c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", created)
-		if b.settings()["maxPods"] != 50.0 || c.Spec.FIPS || c.Labels["mine"] != "too" || c.Labels[v1alpha1.LabelPool] != "p" || metav1.GetControllerOf(&c) == nil {
+		if b.settings()["maxPods"] != 50.0 || c.Spec.FIPS || c.Labels["mine"] != "too" || c.Labels[v1alpha1.LabelPool] != "p" ||
+			metav1.GetControllerOf(&c) == nil {
 			b.Errorf("after a change by another client: %+v", c)
 		}
 		b.Server.Delete("machineconfigs", "", created)
@@ -190,7 +193,8 @@ func TestInvalidSettingsChangeNothing(t *testing.T) {
 // content.
 func TestInvalidDefaultIsReported(t *testing.T) {
 	run(t, func(b *bench) {
-		b.Put("machineconfigs", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-p, labels: {role: p}}, spec: {config: {ignition: {version: 3.5.0},
+		b.Put("machineconfigs",
+			`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-p, labels: {role: p}}, spec: {config: {ignition: {version: 3.5.0},
 storage: {files: [{path: /etc/kubernetes/kubelet.conf, contents: {source: "data:,secret%3A%20%5B"}}]}}}}`)
 		b.kubelet("a", `{maxPods: 50}`)
 		c, _ := configtest.Read[v1alpha1.KubeletConfig](b.Bench, "kubeletconfigs", "a")

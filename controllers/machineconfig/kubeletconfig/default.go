@@ -40,7 +40,8 @@ func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConf
 			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool: %w", fold.Path, err)
 		}
 		if len(content) > fold.MaxSize {
-			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must have at most %d bytes, got %d", fold.Path, fold.MaxSize, len(content))
+			return nil, fmt.Errorf("file %s of the MachineConfigs of the pool must have at most %d bytes, got %d",
+				fold.Path, fold.MaxSize, len(content))
 		}
 		document, err := yaml.YAMLToJSONStrict(content)
 		if err != nil {

@@ -51,7 +51,10 @@ func run(t *testing.T, test func(b *bench)) {
 }
 
 func config(name, role, spec string) string {
-	return fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: %s, labels: {role: %s}}, spec: %s}`, name, role, spec)
+	return fmt.Sprintf(
+		`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: %s, labels: {role: %s}}, spec: %s}`,
+		name, role, spec,
+	)
 }
 
 func pool(name string) string {
@@ -267,7 +270,10 @@ func (b *bench) completes() {
 }
 
 func node(name, desired string) string {
-	return fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s, annotations: {machine-config-daemon.v1.openshift.com/desiredConfig: %q}}}`, name, desired)
+	return fmt.Sprintf(
+		`{apiVersion: v1, kind: Node, metadata: {name: %s, annotations: {machine-config-daemon.v1.openshift.com/desiredConfig: %q}}}`,
+		name, desired,
+	)
 }
 
 // Of old results those are deleted that nothing names, when the pool is complete and they are a day
@@ -277,8 +283,12 @@ func TestGarbageIsCollected(t *testing.T) {
 		first := b.started()
 		targets := append([]string{first}, b.rolled(9)...)
 		b.Put("nodes", node("n1", targets[0]))
-		b.Put("machines", fmt.Sprintf(`{apiVersion: machine.sapcloud.io/v1alpha1, kind: Machine, metadata: {name: m, namespace: x, annotations: {fleet.machine.sapcloud.io/machine-config: %s}}}`, targets[1]))
-		b.Put("machinedeployments", fmt.Sprintf(`{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {name: d, namespace: x}, spec: {template: {metadata: {annotations: {fleet.machine.sapcloud.io/machine-config: %s}}}}}`, targets[2]))
+		b.Put("machines", fmt.Sprintf(
+			`{apiVersion: machine.sapcloud.io/v1alpha1, kind: Machine, metadata: {name: m, namespace: x, annotations: {fleet.machine.sapcloud.io/machine-config: %s}}}`, targets[1],
+		))
+		b.Put("machinedeployments", fmt.Sprintf(
+			`{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {name: d, namespace: x}, spec: {template: {metadata: {annotations: {fleet.machine.sapcloud.io/machine-config: %s}}}}}`, targets[2],
+		))
 		b.After(2 * merge.MinAge)
 		if n := len(b.Names("renderedmachineconfigs")); n != 10 {
 			b.Errorf("%d RenderedMachineConfigs while the pool is updating, want all 10", n)

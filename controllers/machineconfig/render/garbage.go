@@ -122,7 +122,8 @@ func (c *Controller) delete(ctx context.Context, pool *v1alpha1.MachineConfigPoo
 		Reason: receipt.Because(receipt.Superseded, why), About: []runtime.Object{pool},
 	}
 	_, err := c.cfg.Deletions.Delete(ctx, c.cfg.Events, d, func(ctx context.Context) error {
-		err := c.cfg.Client.RenderedMachineConfigs().Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
+		err := c.cfg.Client.RenderedMachineConfigs().
+			Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
 		if apierrors.IsNotFound(err) {
 			return deletion.ErrNothing
 		}

@@ -13,13 +13,14 @@ import (
 func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
 	type pool = *v1alpha1.MachineConfigPool
 	return []prometheus.Collector{telemetry.NewGauges(acts, c.cfg.Cache.Owned,
-		telemetry.OfEach("mcf_machineconfigpool_render_degraded", "1 while no target can be rendered for the MachineConfigPool.", func(p pool, report telemetry.Measure) {
-			degraded := 0.0
-			if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.PoolRenderDegraded) {
-				degraded = 1
-			}
-			report(degraded)
-		}),
+		telemetry.OfEach("mcf_machineconfigpool_render_degraded", "1 while no target can be rendered for the MachineConfigPool.",
+			func(p pool, report telemetry.Measure) {
+				degraded := 0.0
+				if meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.PoolRenderDegraded) {
+					degraded = 1
+				}
+				report(degraded)
+			}),
 		telemetry.Number("mcf_machineconfigpool_rendered_configs", "RenderedMachineConfigs of the MachineConfigPool.",
 			func(p pool) int32 { return int32(len(c.cfg.Cache.Rendered(p.Name))) }),
 	)}

@@ -88,7 +88,8 @@ func desired(w merge.World, v merge.Verdict) *v1alpha1.MachineConfigPool {
 func (c *Controller) report(ctx context.Context, before, after *v1alpha1.MachineConfigPool, warnings []string) {
 	if target := after.Status.CurrentMachineConfig; target != before.Status.CurrentMachineConfig {
 		klog.FromContext(ctx).Info("Rendered target of pool", "target", target, "before", before.Status.CurrentMachineConfig)
-		telemetry.EmitUnlogged(c.cfg.Events, after, machinev1alpha1.EventRendered, fmt.Sprintf("Rendered %s from MachineConfigs %s", target, strings.Join(after.Status.Sources, ", ")))
+		telemetry.EmitUnlogged(c.cfg.Events, after, machinev1alpha1.EventRendered,
+			fmt.Sprintf("Rendered %s from MachineConfigs %s", target, strings.Join(after.Status.Sources, ", ")))
 		for _, warning := range warnings {
 			telemetry.Emit(ctx, c.cfg.Events, after, machinev1alpha1.EventConfigIgnored, warning)
 		}

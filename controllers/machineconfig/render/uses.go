@@ -28,9 +28,10 @@ func isNothing(err error) bool { return errors.Is(err, deletion.ErrNothing) }
 func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelPool: pool}).String()
 	rendered := c.cfg.Target.Resource(renderedConfigs())
-	err = decode.EachObject(ctx, "RenderedMachineConfigs", metav1.ListOptions{LabelSelector: selector}, rendered.List, func(found *metav1.PartialObjectMetadata) {
-		all = append(all, stub(found))
-	})
+	err = decode.EachObject(ctx, "RenderedMachineConfigs", metav1.ListOptions{LabelSelector: selector}, rendered.List,
+		func(found *metav1.PartialObjectMetadata) {
+			all = append(all, stub(found))
+		})
 	if err != nil {
 		return nil, uses, err
 	}
@@ -64,11 +65,12 @@ func (c *Controller) names(ctx context.Context) (names []string, err error) {
 		add(m.Annotations, v1alpha1.AnnotationMachineConfig)
 	})
 	template := func(has map[string]string) { add(has, v1alpha1.AnnotationMachineConfig) }
-	err3 := templates(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(c.cfg.Namespace).List, func(page *machinev1alpha1.MachineDeploymentList) {
-		for i := range page.Items {
-			template(page.Items[i].Spec.Template.Annotations)
-		}
-	}, template)
+	err3 := templates(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(c.cfg.Namespace).List,
+		func(page *machinev1alpha1.MachineDeploymentList) {
+			for i := range page.Items {
+				template(page.Items[i].Spec.Template.Annotations)
+			}
+		}, template)
 	err4 := templates(ctx, "MachineSets", c.cfg.Machines.MachineSets(c.cfg.Namespace).List, func(page *machinev1alpha1.MachineSetList) {
 		for i := range page.Items {
 			template(page.Items[i].Spec.Template.Annotations)
@@ -83,7 +85,10 @@ func (c *Controller) names(ctx context.Context) (names []string, err error) {
 func templates[L interface {
 	runtime.Object
 	decode.Page
-}](ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), visit func(L), missing func(has map[string]string)) error {
+}](
+	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), visit func(L),
+	missing func(has map[string]string),
+) error {
 	return decode.EachPage(ctx, what, func(ctx context.Context, options metav1.ListOptions) (L, error) {
 		page, err := list(ctx, options)
 		failures, err := decode.Missing(err)

@@ -66,7 +66,9 @@ func (c *Controller) watchUses() {
 	}
 	c.cfg.View.Machines.OnChange(onUse(c, func(m *machinev1alpha1.Machine) []string { return template(m.Annotations) }))
 	c.cfg.View.Sets.OnChange(onUse(c, func(s *machinev1alpha1.MachineSet) []string { return template(s.Spec.Template.Annotations) }))
-	c.cfg.View.Deployments.OnChange(onUse(c, func(d *machinev1alpha1.MachineDeployment) []string { return template(d.Spec.Template.Annotations) }))
+	c.cfg.View.Deployments.OnChange(onUse(c, func(d *machinev1alpha1.MachineDeployment) []string {
+		return template(d.Spec.Template.Annotations)
+	}))
 	c.cfg.Cache.OnPool(onUse(c, func(p *v1alpha1.MachineConfigPool) []string {
 		return []string{p.Status.CurrentMachineConfig, p.Status.CompletedMachineConfig}
 	}))

@@ -25,7 +25,9 @@ const (
 
 // cachedNode returns a Node as the caches of the replica have it.
 func cachedNode(name, desired string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.DaemonPrefix.DesiredConfig(): desired}}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.DaemonPrefix.DesiredConfig(): desired}},
+	}
 }
 
 func naming(config string) metav1.ObjectMeta {

@@ -93,7 +93,13 @@ func New(cfg Config) (*Controller, error) {
 		controls: patch.New(func(string) patch.Patcher[*v1alpha1.ControllerConfig] { return cfg.Client.ControllerConfigs() }),
 	}
 	c.queue, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.MachineConfigTemplate, LogKey: telemetry.KeyControllerConfig, Reconcile: c.reconcile, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name:      runner.MachineConfigTemplate,
+		LogKey:    telemetry.KeyControllerConfig,
+		Reconcile: c.reconcile,
+		Gate:      cfg.Gate,
+		Clock:     cfg.Clock,
+		Metrics:   cfg.Metrics,
+		Tracer:    cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err
@@ -236,7 +242,9 @@ func (c *Controller) pullSecret(ctx context.Context, config *v1alpha1.Controller
 	case err != nil:
 		return "", again, fmt.Errorf("read Secret %s that spec.pullSecretRef names: %w", key, err)
 	case secret.Type != corev1.SecretTypeDockerConfigJson:
-		return "", again, fmt.Errorf("Secret %s that spec.pullSecretRef names must have the type %s, got %q", key, corev1.SecretTypeDockerConfigJson, secret.Type) //nolint:staticcheck // Secret is the kind
+		//nolint:staticcheck // Secret is the kind
+		return "", again, fmt.Errorf("Secret %s that spec.pullSecretRef names must have the type %s, got %q",
+			key, corev1.SecretTypeDockerConfigJson, secret.Type)
 	}
 	return string(secret.Data[corev1.DockerConfigJsonKey]), again, nil
 }
@@ -254,7 +262,9 @@ func (c *Controller) fail(ctx context.Context, config *v1alpha1.ControllerConfig
 
 // write writes the three conditions: that which the reason belongs to is True, the others are
 // False.
-func (c *Controller) write(ctx context.Context, config *v1alpha1.ControllerConfig, reason, message string) (*v1alpha1.ControllerConfig, error) {
+func (c *Controller) write(
+	ctx context.Context, config *v1alpha1.ControllerConfig, reason, message string,
+) (*v1alpha1.ControllerConfig, error) {
 	desired := config.DeepCopy()
 	desired.Status.ObservedGeneration = config.Generation
 	types := map[string]string{

@@ -44,7 +44,9 @@ func run(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Conf
 			t.Fatal(err)
 		}
 		b.controller = c
-		b.templates(map[string]string{"00-base.yaml": `kernelArguments: [{{ quote .ClusterDomain }}]`, "10-extra.gpu.yaml": `kernelArguments: [gpu]`})
+		b.templates(map[string]string{
+			"00-base.yaml": `kernelArguments: [{{ quote .ClusterDomain }}]`, "10-extra.gpu.yaml": `kernelArguments: [gpu]`,
+		})
 		b.control("one", "")
 		b.Start(c)
 		b.After(time.Second)
@@ -64,7 +66,8 @@ func (b *bench) templates(data map[string]string) {
 
 func (b *bench) control(domain, more string) {
 	b.Helper()
-	b.Put("controllerconfigs", fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: ControllerConfig, metadata: {name: machine-config-controller},
+	b.Put("controllerconfigs",
+		fmt.Sprintf(`{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: ControllerConfig, metadata: {name: machine-config-controller},
 spec: {roles: [gpu, worker], clusterDomain: %q%s}}`, domain, more))
 	b.After(time.Second)
 }
@@ -153,13 +156,16 @@ func TestFailureChangesNothing(t *testing.T) {
 func TestPullSecret(t *testing.T) {
 	run(t, func(b *bench) {
 		secret := func(kind, content string) {
-			b.Put("secrets", fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {namespace: ns, name: s}, type: %s, data: {.dockerconfigjson: %s}}`, kind, content))
+			b.Put("secrets",
+				fmt.Sprintf(`{apiVersion: v1, kind: Secret, metadata: {namespace: ns, name: s}, type: %s, data: {.dockerconfigjson: %s}}`,
+					kind, content))
 			b.After(time.Second)
 		}
 		pulls := func(want string) {
 			b.Helper()
 			b.expect(v1alpha1.TemplatesCompleted, "00-worker-pull")
-			if c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs", "00-worker-pull"); !slices.Equal(c.Spec.KernelArguments, []string{want}) {
+			if c, _ := configtest.Read[v1alpha1.MachineConfig](b.Bench, "machineconfigs",
+				"00-worker-pull"); !slices.Equal(c.Spec.KernelArguments, []string{want}) {
 				b.Errorf("kernel arguments %q, want %s", c.Spec.KernelArguments, want)
 			}
 		}

@@ -102,12 +102,13 @@ func NewConfigMap(client corev1client.ConfigMapsGetter, name types.NamespacedNam
 // Run watches the ConfigMap. It is called once.
 func (c *ConfigMap) Run(ctx context.Context, changed func()) {
 	c.store.OnChange(func(_, _ *corev1.ConfigMap) { changed() })
-	objectcache.Watch(ctx, "ConfigMap with templates", c.from, "", &objectcache.Mirror[*corev1.ConfigMap]{Store: c.store, Mine: c.store.Each, Listed: func() {
-		c.mu.Lock()
-		c.listed = true
-		c.mu.Unlock()
-		changed()
-	}})
+	objectcache.Watch(ctx, "ConfigMap with templates", c.from, "",
+		&objectcache.Mirror[*corev1.ConfigMap]{Store: c.store, Mine: c.store.Each, Listed: func() {
+			c.mu.Lock()
+			c.listed = true
+			c.mu.Unlock()
+			changed()
+		}})
 }
 
 // Read returns the data of the ConfigMap. Errors: it does not exist.
@@ -120,7 +121,8 @@ func (c *ConfigMap) Read() (map[string]string, bool, error) {
 	case !listed:
 		return nil, true, nil
 	case !exists:
-		return nil, true, errors.New("ConfigMap " + c.name.String() + " with the templates does not exist in the control cluster. Create it, or correct --machine-config-templates")
+		return nil, true, errors.New("ConfigMap " + c.name.String() +
+			" with the templates does not exist in the control cluster. Create it, or correct --machine-config-templates")
 	case found.Data == nil:
 		return map[string]string{}, true, nil
 	}

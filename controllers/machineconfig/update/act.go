@@ -71,7 +71,8 @@ func (c *Controller) assign(ctx context.Context, p *pass) error {
 	if len(names) > 0 {
 		c.counts.assigned.Add(float64(len(names)))
 		shown := strings.Join(names[:min(len(names), mostNames)], ", ")
-		telemetry.Emit(ctx, c.cfg.Events, p.pool, machinev1alpha1.EventNodesAssigned, fmt.Sprintf("Assigned %s to %d Nodes: %s", p.verdict.Assign[0].Config, len(names), shown))
+		telemetry.Emit(ctx, c.cfg.Events, p.pool, machinev1alpha1.EventNodesAssigned,
+			fmt.Sprintf("Assigned %s to %d Nodes: %s", p.verdict.Assign[0].Config, len(names), shown))
 	}
 	return failed
 }

@@ -218,7 +218,10 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 		c.server.Remove("pods", e.Namespace, e.Name)
 		return nil
 	}
-	settings := drain.Settings{Timeout: time.Hour, MaxEvictRetries: cmp.Or(r.retries, 180), DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
+	settings := drain.Settings{
+		Timeout: time.Hour, MaxEvictRetries: cmp.Or(r.retries, 180), DetachTimeout: time.Minute, ReattachTimeout: time.Minute,
+		VolumeParallelism: 4,
+	}
 	var err error
 	r.drains, err = drainer.New(drainer.Config{
 		Clock: clock.RealClock{}, Settings: settings, ReportAfter: 5 * time.Second, Confirm: time.Minute,
@@ -230,15 +233,18 @@ func (c *cluster) start(owns bool, change func(r *replica)) *replica {
 		c.Fatal(err)
 	}
 	r.cache, err = configcache.New(configcache.Config{
-		Client: clients.Configs, Metadata: clients.Metadata, OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Owns: func(string) bool { return false },
+		Client: clients.Configs, Metadata: clients.Metadata, OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() },
+		Owns: func(string) bool { return false },
 	})
 	if err != nil {
 		c.Fatal(err)
 	}
 	r.controller, err = New(Config{
-		Pools: r.cache, Owns: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Fleet: clients.Configs, Written: patch.NewLatest[*v1alpha1.MachineConfigPool](),
-		Cluster: r.target, View: r.view, Metadata: clients.Metadata, IsNewSet: func(*machinev1alpha1.MachineDeployment, *machinev1alpha1.MachineSet) bool { return true }, Drains: r.drains, Drain: settings,
-		Held: func(string) (string, bool) { return r.hold, r.hold != "" }, Prefix: prefix, Events: c.events, Clock: clock.RealClock{}, Gate: r, Workers: 2,
+		Pools: r.cache, Owns: func(*v1alpha1.MachineConfigPool) bool { return r.isOwner() }, Fleet: clients.Configs,
+		Written: patch.NewLatest[*v1alpha1.MachineConfigPool](), Cluster: r.target, View: r.view, Metadata: clients.Metadata,
+		IsNewSet: func(*machinev1alpha1.MachineDeployment, *machinev1alpha1.MachineSet) bool { return true }, Drains: r.drains, Drain: settings,
+		Held: func(string) (string, bool) { return r.hold, r.hold != "" }, Prefix: prefix, Events: c.events, Clock: clock.RealClock{}, Gate: r,
+		Workers: 2,
 	})
 	if err != nil {
 		c.Fatal(err)
@@ -461,7 +467,9 @@ func find(nodes []*corev1.Node, name string) *corev1.Node {
 func (c *cluster) pod(node, name string) {
 	c.put("pods", &corev1.Pod{
 		TypeMeta: podType(), ObjectMeta: objectMeta("n", name, map[string]string{"app": name}),
-		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	})
 }
 

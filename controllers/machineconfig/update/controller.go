@@ -106,8 +106,8 @@ func New(cfg Config) (*Controller, error) {
 	c.watches = newWatches(cfg.Cluster.Client.CoreV1().Nodes(), c.enqueue, c.nodeChanged)
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: runner.MachineConfigUpdate, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock,
-		Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
+		Name: runner.MachineConfigUpdate, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,
+		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
 	if err != nil {
 		return nil, err

@@ -199,7 +199,9 @@ func (c *Controller) since(node *corev1.Node) time.Time {
 }
 
 // drained answers the request for a drain that has ended.
-func (c *Controller) drained(ctx context.Context, p *pass, r candidates.Request, node *corev1.Node, v drain.Verdict, report drain.Report) error {
+func (c *Controller) drained(
+	ctx context.Context, p *pass, r candidates.Request, node *corev1.Node, v drain.Verdict, report drain.Report,
+) error {
 	_, err := c.write(ctx, node, func(node *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, c.cfg.Prefix.LastAppliedDrain(), r.Value)
 		delete(node.Annotations, v1alpha1.AnnotationDrainSince)

@@ -59,14 +59,22 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineConfigPool] {
 	type pool = *v1alpha1.MachineConfigPool
 	return []telemetry.Gauge[pool]{
 		telemetry.Number("mcf_machineconfigpool_nodes", "Nodes of the pool.", func(p pool) int32 { return p.Status.MachineCount }),
-		telemetry.Number("mcf_machineconfigpool_updated_nodes", "Nodes that are done with the target, and Ready.", func(p pool) int32 { return p.Status.UpdatedMachineCount }),
-		telemetry.Number("mcf_machineconfigpool_ready_nodes", "Updated Nodes that are available to pods.", func(p pool) int32 { return p.Status.ReadyMachineCount }),
-		telemetry.Number("mcf_machineconfigpool_unavailable_nodes", "Nodes that are being updated, or not available to pods.", func(p pool) int32 { return p.Status.UnavailableMachineCount }),
-		telemetry.Number("mcf_machineconfigpool_degraded_nodes", "Nodes whose daemon reports a failure.", func(p pool) int32 { return p.Status.DegradedMachineCount }),
-		telemetry.OfEach("mcf_machineconfigpool_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", func(p pool, report telemetry.Measure) {
-			for _, condition := range p.Status.Conditions {
-				telemetry.EmitCondition(report, condition.Type, corev1.ConditionStatus(condition.Status))
-			}
-		}, "condition"),
+		telemetry.Number("mcf_machineconfigpool_updated_nodes", "Nodes that are done with the target, and Ready.", func(p pool) int32 {
+			return p.Status.UpdatedMachineCount
+		}),
+		telemetry.Number("mcf_machineconfigpool_ready_nodes", "Updated Nodes that are available to pods.", func(p pool) int32 {
+			return p.Status.ReadyMachineCount
+		}),
+		telemetry.Number("mcf_machineconfigpool_unavailable_nodes",
+			"Nodes that are being updated, or not available to pods.", func(p pool) int32 { return p.Status.UnavailableMachineCount }),
+		telemetry.Number("mcf_machineconfigpool_degraded_nodes", "Nodes whose daemon reports a failure.", func(p pool) int32 {
+			return p.Status.DegradedMachineCount
+		}),
+		telemetry.OfEach("mcf_machineconfigpool_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.",
+			func(p pool, report telemetry.Measure) {
+				for _, condition := range p.Status.Conditions {
+					telemetry.EmitCondition(report, condition.Type, corev1.ConditionStatus(condition.Status))
+				}
+			}, "condition"),
 	}
 }

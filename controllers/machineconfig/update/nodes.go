@@ -35,7 +35,9 @@ type watched struct {
 }
 
 func newWatches(nodes corev1client.NodeInterface, changed func(pool string), node func(before, after *corev1.Node)) *watches {
-	return &watches{nodes: nodes, changed: changed, node: node, kick: make(chan struct{}, 1), wanted: map[string]string{}, running: map[string]*watched{}}
+	return &watches{
+		nodes: nodes, changed: changed, node: node, kick: make(chan struct{}, 1), wanted: map[string]string{}, running: map[string]*watched{},
+	}
 }
 
 // get returns the Nodes that a pool selects. ok is false while they were not listed; changed is

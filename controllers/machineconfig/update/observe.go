@@ -174,7 +174,8 @@ func (c *Controller) setsOf(ref v1alpha1.MachineReference) (sets []*machinev1alp
 	}
 	set, known := c.cfg.View.Sets.Get(key)
 	if !known || metav1.GetControllerOfNoCopy(set) != nil {
-		return nil, roll, "", fmt.Sprintf("spec.machineRef must name a MachineSet that exists and has no MachineDeployment, got %s; of one that has, name the MachineDeployment.", key)
+		return nil, roll, "", fmt.Sprintf("spec.machineRef must name a MachineSet that exists and has no MachineDeployment, got %s; "+
+			"of one that has, name the MachineDeployment.", key)
 	}
 	return []*machinev1alpha1.MachineSet{set}, roll, set.Labels[machinev1alpha1.LabelSlot], ""
 }

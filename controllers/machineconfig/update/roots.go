@@ -70,7 +70,8 @@ func (r *roots) of(ctx context.Context, node *corev1.Node) (v1alpha1.MachineRefe
 }
 
 func (r *roots) find(ctx context.Context, ref machinev1alpha1.MachineRef, node string) (none v1alpha1.MachineReference, err error) {
-	if m, known := r.view.Machines.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); known && m.Labels[machinev1alpha1.LabelNode] == node {
+	if m, known := r.view.Machines.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); known &&
+		m.Labels[machinev1alpha1.LabelNode] == node {
 		if root, ok := ownerref.RootOf(r.view, m); ok {
 			return stamp.ReferenceTo(root), nil
 		}
@@ -95,7 +96,8 @@ func (r *roots) find(ctx context.Context, ref machinev1alpha1.MachineRef, node s
 
 // read returns the metadata of an object; nil if there is none.
 func (r *roots) read(ctx context.Context, resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	found, err := r.metadata.Resource(machinev1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := r.metadata.Resource(machinev1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).Get(ctx, name,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // nil means that there is none
 	}

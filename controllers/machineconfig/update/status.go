@@ -95,9 +95,12 @@ func changeOf(before, after *v1alpha1.MachineConfigPoolStatus) patch.Change {
 func (c *Controller) emit(ctx context.Context, before, after *v1alpha1.MachineConfigPool) {
 	completed := after.Status.CompletedMachineConfig
 	if completed != before.Status.CompletedMachineConfig {
-		telemetry.Emit(ctx, c.cfg.Events, after, machinev1alpha1.EventPoolUpdated, fmt.Sprintf("All %d Nodes have %s", after.Status.MachineCount, completed))
+		telemetry.Emit(ctx, c.cfg.Events, after, machinev1alpha1.EventPoolUpdated,
+			fmt.Sprintf("All %d Nodes have %s", after.Status.MachineCount, completed))
 	}
-	for kind, reason := range map[string]string{v1alpha1.PoolNodeDegraded: machinev1alpha1.EventNodesDegraded, v1alpha1.PoolNodeConflict: machinev1alpha1.EventNodesShared} {
+	for kind, reason := range map[string]string{
+		v1alpha1.PoolNodeDegraded: machinev1alpha1.EventNodesDegraded, v1alpha1.PoolNodeConflict: machinev1alpha1.EventNodesShared,
+	} {
 		is := meta.FindStatusCondition(after.Status.Conditions, kind)
 		if is != nil && is.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(before.Status.Conditions, kind) {
 			telemetry.Emit(ctx, c.cfg.Events, after, reason, is.Message)

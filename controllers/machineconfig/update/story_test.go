@@ -111,7 +111,8 @@ func TestUpdateOfANode(t *testing.T) {
 		}
 		c.daemon("n2", "currentConfig", "b")
 		c.run(10 * time.Second)
-		if p := c.getPool("p"); p.Status.CompletedMachineConfig != "b" || p.Status.UpdatedMachineCount != 2 || p.Status.ObservedGeneration != p.Generation {
+		if p := c.getPool("p"); p.Status.CompletedMachineConfig != "b" || p.Status.UpdatedMachineCount != 2 ||
+			p.Status.ObservedGeneration != p.Generation {
 			t.Errorf("status %+v", p.Status)
 		}
 		if c.emitted(machinev1alpha1.EventPoolUpdated) != 1 || c.emitted(machinev1alpha1.EventNodesAssigned) != 2 {
@@ -183,7 +184,9 @@ func blocked(c *cluster, r *replica) {
 	one := intstr.FromInt32(1)
 	c.put("poddisruptionbudgets", &policyv1.PodDisruptionBudget{
 		TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: objectMeta("n", "web", nil),
-		Spec:   policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
 		Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1},
 	})
 }
@@ -240,9 +243,11 @@ func TestForgedRequests(t *testing.T) {
 		why   string
 	}{
 		"another configuration than assigned": {[]string{"desiredDrain", "drain-b"}, "it was not assigned that configuration"},
-		"a configuration of no pool":          {[]string{"desiredConfig", "x", "desiredDrain", "drain-x"}, "it was not assigned that configuration"},
-		"it assigns itself the target":        {[]string{"desiredConfig", "b", "desiredDrain", "drain-b"}, "maxUnavailable is used up"},
-		"an unknown request":                  {[]string{"desiredDrain", strings.Repeat("x", 10_000)}, "the request is unknown"},
+		"a configuration of no pool": {
+			[]string{"desiredConfig", "x", "desiredDrain", "drain-x"}, "it was not assigned that configuration",
+		},
+		"it assigns itself the target": {[]string{"desiredConfig", "b", "desiredDrain", "drain-b"}, "maxUnavailable is used up"},
+		"an unknown request":           {[]string{"desiredDrain", strings.Repeat("x", 10_000)}, "the request is unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, blocked, func(c *cluster, _ *replica) {
@@ -298,7 +303,9 @@ func TestNodeOfAMachineThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	story(t, nil, func(c *cluster, r *replica) {
 		c.edit("n1", func(n *corev1.Node) {
 			n.Spec.Unschedulable = true
-			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: machinev1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+				Type: machinev1alpha1.NodeTerminating, Status: corev1.ConditionTrue,
+			})
 		})
 		c.daemon("n1", "state", "working", "desiredDrain", "drain-b")
 		writes := len(c.writes["n1"])
@@ -349,7 +356,9 @@ func TestPoolByReference(t *testing.T) {
 		d := &machinev1alpha1.MachineDeployment{ObjectMeta: objectMeta("m", "d", map[string]string{machinev1alpha1.LabelSlot: "7"})}
 		d.UID, d.ResourceVersion = "u-d", "1"
 		set := &machinev1alpha1.MachineSet{ObjectMeta: objectMeta("m", "s", nil)}
-		set.UID, set.ResourceVersion, set.OwnerReferences = "u-s", "1", []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", UID: "u-d", Controller: &isController}}
+		set.UID, set.ResourceVersion, set.OwnerReferences = "u-s", "1", []metav1.OwnerReference{
+			{Kind: "MachineDeployment", Name: "d", UID: "u-d", Controller: &isController},
+		}
 		m := &machinev1alpha1.Machine{ObjectMeta: objectMeta("m", "m2", map[string]string{machinev1alpha1.LabelNode: "n2"})}
 		m.UID, m.ResourceVersion = "u-m2", "1"
 		m.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: "s", UID: "u-s", Controller: &isController}}
@@ -403,7 +412,9 @@ func TestReferenceToAMachineDeploymentInThePlaceOfAnother(t *testing.T) {
 		})
 		isController := true
 		set := &machinev1alpha1.MachineSet{ObjectMeta: objectMeta("m", "s", nil)}
-		set.UID, set.ResourceVersion, set.OwnerReferences = "u-s", "1", []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", UID: "u-d", Controller: &isController}}
+		set.UID, set.ResourceVersion, set.OwnerReferences = "u-s", "1", []metav1.OwnerReference{
+			{Kind: "MachineDeployment", Name: "d", UID: "u-d", Controller: &isController},
+		}
 		m := &machinev1alpha1.Machine{ObjectMeta: objectMeta("m", "m2", map[string]string{machinev1alpha1.LabelNode: "n2"})}
 		m.UID, m.ResourceVersion = "u-m2", "1"
 		m.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineSet", Name: "s", UID: "u-s", Controller: &isController}}
@@ -441,7 +452,9 @@ func TestStatusNamesAReferenceToNothing(t *testing.T) {
 func TestStatusKeepsConditionsOfOthers(t *testing.T) {
 	story(t, nil, func(c *cluster, _ *replica) {
 		c.pool("p", "b", func(p *v1alpha1.MachineConfigPool) {
-			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.PoolRenderDegraded, Status: metav1.ConditionTrue, Reason: "X", Message: "y"})
+			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.PoolRenderDegraded, Status: metav1.ConditionTrue, Reason: "X", Message: "y",
+			})
 		})
 		c.run(10 * time.Second)
 		if is := c.condition(v1alpha1.PoolRenderDegraded); is.Reason != "X" {

@@ -134,7 +134,11 @@ type stance struct {
 }
 
 func standing(m *machinev1alpha1.Machine) stance {
-	s := stance{node: m.Labels[machinev1alpha1.LabelNode], leaves: m.DeletionTimestamp != nil, failed: m.Status.CurrentStatus.Phase == machinev1alpha1.MachineFailed}
+	s := stance{
+		node:   m.Labels[machinev1alpha1.LabelNode],
+		leaves: m.DeletionTimestamp != nil,
+		failed: m.Status.CurrentStatus.Phase == machinev1alpha1.MachineFailed,
+	}
 	if set := metav1.GetControllerOfNoCopy(m); set != nil {
 		s.version = set.UID
 	}

@@ -321,7 +321,9 @@ func TestWorlds(t *testing.T) {
 // assigned or drains begin, and a write of the status every few seconds.
 func TestRollOutWritesAndLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{cluster: newCluster(t), random: rand.New(rand.NewPCG(1, 1)), dead: map[string]bool{}, reboots: map[string]string{}, isQuiet: true}
+		w := &world{
+			cluster: newCluster(t), random: rand.New(rand.NewPCG(1, 1)), dead: map[string]bool{}, reboots: map[string]string{}, isQuiet: true,
+		}
 		w.pool("p", "g0", selecting)
 		for range 20 {
 			w.joinOne()

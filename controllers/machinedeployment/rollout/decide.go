@@ -34,8 +34,9 @@ func Decide(w World) Verdict {
 		return invalid(w.Deployment, w.Now, v1alpha1.ReasonInvalidSpec, "spec.selector: "+err.Error())
 	}
 	if len(w.Undecodable) > 0 {
-		return untouched(w.Deployment, w.Now, v1alpha1.EventUndecodable, "The MachineDeployment is not reconciled: its MachineSet "+w.Undecodable[0].Name+
-			" cannot be decoded. Correct the field that the Event "+v1alpha1.EventUndecodable+" on the MachineSet names")
+		return untouched(w.Deployment, w.Now, v1alpha1.EventUndecodable,
+			"The MachineDeployment is not reconciled: its MachineSet "+w.Undecodable[0].Name+
+				" cannot be decoded. Correct the field that the Event "+v1alpha1.EventUndecodable+" on the MachineSet names")
 	}
 	if w.MustListOrphans {
 		return Verdict{Do: ListSets}
@@ -45,7 +46,8 @@ func Decide(w World) Verdict {
 	}
 	for _, set := range w.Owned {
 		if _, err := machinefacts.ReadIntents(set); err != nil && set.DeletionTimestamp == nil {
-			return invalid(w.Deployment, w.Now, v1alpha1.ReasonInvalidSpec, "MachineSet "+set.Name+": "+err.Error()) // its machines cannot be counted
+			// Its machines cannot be counted.
+			return invalid(w.Deployment, w.Now, v1alpha1.ReasonInvalidSpec, "MachineSet "+set.Name+": "+err.Error())
 		}
 	}
 	if v, prepared := prepare(w); !prepared {
@@ -197,15 +199,17 @@ func decideWithoutStrategy(w World) (v Verdict, decided bool) {
 	case len(w.LiveSets) > 0:
 		return recordStrategy(w)
 	}
-	return untouched(d, w.Now, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
-		"fleet. It is not reconciled until its spec changes: "+
-		`set a strategy, as in {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, or delete it`), true
+	return untouched(d, w.Now, v1alpha1.ReasonNoStrategy,
+		"The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
+			"fleet. It is not reconciled until its spec changes: "+
+			`set a strategy, as in {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, or delete it`), true
 }
 
 // isFresh reports whether the deployment was created a short while ago, and that no controller has
 // written it.
 func isFresh(d *v1alpha1.MachineDeployment, now time.Time) bool {
-	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && now.Sub(d.CreationTimestamp.Time) < ignoredFor
+	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) &&
+		now.Sub(d.CreationTimestamp.Time) < ignoredFor
 }
 
 // recordStrategy records on a deployment without a strategy that the fleet reconciles it:
@@ -216,7 +220,8 @@ func recordStrategy(w World) (v Verdict, decided bool) {
 		return Verdict{}, false
 	}
 	v, _ = prepare(w) // in the same write
-	metav1.SetMetaDataAnnotation(&v.Deployment.ObjectMeta, v1alpha1.AnnotationStrategy, string(v1alpha1.RollingUpdateMachineDeploymentStrategyType))
+	metav1.SetMetaDataAnnotation(&v.Deployment.ObjectMeta, v1alpha1.AnnotationStrategy,
+		string(v1alpha1.RollingUpdateMachineDeploymentStrategyType))
 	return v, true
 }
 
@@ -228,8 +233,12 @@ func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Deployment.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}
 	}
-	standing := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
-	remaining := slices.DeleteFunc(slices.Clone(standing), func(s *v1alpha1.MachineSet) bool { return w.Done.Deleted[s.UID] || w.Done.Moved[s.UID] })
+	standing := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool {
+		return s.DeletionTimestamp != nil
+	})
+	remaining := slices.DeleteFunc(slices.Clone(standing), func(s *v1alpha1.MachineSet) bool {
+		return w.Done.Deleted[s.UID] || w.Done.Moved[s.UID]
+	})
 	d := w.Deployment.DeepCopy()
 	switch orphans := slices.Contains(d.Finalizers, metav1.FinalizerOrphanDependents); {
 	case orphans && len(remaining) > 0:
@@ -268,7 +277,8 @@ func untouched(observed *v1alpha1.MachineDeployment, now time.Time, reason, mess
 	d := observed.DeepCopy()
 	d.Status.ObservedGeneration = d.Generation
 	machinefacts.SetConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid, machinefacts.False(reason, message), now)
-	before, is := machinefacts.ConditionOfDeployment(&observed.Status, v1alpha1.MachineDeploymentValid), machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid)
+	before, is := machinefacts.ConditionOfDeployment(&observed.Status,
+		v1alpha1.MachineDeploymentValid), machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentValid)
 	v := Verdict{Do: Rest, Deployment: d}
 	if before != is {
 		v.Events = []Event{{Reason: validation.EventReason(reason), Message: message}}

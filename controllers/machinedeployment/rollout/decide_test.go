@@ -21,8 +21,9 @@ func deployment(replicas int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{v1alpha1.LabelName: "d"}
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1, CreationTimestamp: metav1.NewTime(born), Labels: map[string]string{v1alpha1.LabelSlot: "7"},
-			Finalizers: []string{v1alpha1.FinalizerName}, Annotations: map[string]string{v1alpha1.AnnotationRevision: "1", v1alpha1.AnnotationStrategy: "RollingUpdate", "mine": "yes"},
+			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1, CreationTimestamp: metav1.NewTime(born),
+			Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
+			Annotations: map[string]string{v1alpha1.AnnotationRevision: "1", v1alpha1.AnnotationStrategy: "RollingUpdate", "mine": "yes"},
 		},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			Replicas: replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -195,7 +196,9 @@ func TestDecide(t *testing.T) {
 		}(), want: Create},
 		{name: "no VM of the class of the new set can be created", world: func() World {
 			fresh := setOf(d, "s", 3, 0)
-			fresh.Status.Conditions = []v1alpha1.MachineSetCondition{{Type: v1alpha1.MachineSetValid, Status: "False", Reason: v1alpha1.ReasonInvalidClass}}
+			fresh.Status.Conditions = []v1alpha1.MachineSetCondition{
+				{Type: v1alpha1.MachineSetValid, Status: "False", Reason: v1alpha1.ReasonInvalidClass},
+			}
 			return worldOf(d, fresh)
 		}(), want: Rest, valid: "False/InvalidClass"},
 		{name: "nothing to do, and a remark", world: func() World {
@@ -204,9 +207,16 @@ func TestDecide(t *testing.T) {
 			w.Deployment.Spec.ProgressDeadlineSeconds = new(int32(-1))
 			return w
 		}(), want: Rest, valid: "True/Remarks"},
-		{name: "the target cluster is not available", world: withoutTarget(worldOf(d, setOf(d, "s", 3, 3)), "no Secret", false), want: Rest, valid: "False/TargetUnavailable"},
-		{name: "the target cluster is not available, and there is no set", world: withoutTarget(worldOf(d), "no Secret", false), want: ListSets}, // and then creates it
-		{name: "the target cluster is not available, in place", world: withoutTarget(worldOf(inPlace(d)), "no Secret", false), want: Rest, valid: "False/TargetUnavailable"},
+		{
+			name: "the target cluster is not available", world: withoutTarget(worldOf(d, setOf(d, "s", 3, 3)), "no Secret", false), want: Rest,
+			valid: "False/TargetUnavailable",
+		},
+		// and then creates it
+		{name: "the target cluster is not available, and there is no set", world: withoutTarget(worldOf(d), "no Secret", false), want: ListSets},
+		{
+			name: "the target cluster is not available, in place", world: withoutTarget(worldOf(inPlace(d)), "no Secret", false), want: Rest,
+			valid: "False/TargetUnavailable",
+		},
 		{name: "the target cluster is pending, in place", world: withoutTarget(worldOf(inPlace(d)), "", true), want: Rest},
 		{name: "the target cluster is available, in place", world: worldOf(inPlace(d)), want: ListSets},
 		{name: "deletion, the sets are being deleted", world: func() World {
@@ -261,7 +271,8 @@ func TestDeploymentDeletedWithOrphansReleasesSetsFirst(t *testing.T) {
 		t.Fatalf("with a set that the cache shows: %s, writes %v, want %s without a write", v.Do, v.Deployment, Rest)
 	}
 	w.Owned = []*v1alpha1.MachineSet{ending}
-	if v := Decide(w); v.Do != Rest || v.Deployment == nil || len(v.Deployment.Finalizers) != 1 || v.Deployment.Finalizers[0] != metav1.FinalizerOrphanDependents {
+	if v := Decide(w); v.Do != Rest || v.Deployment == nil || len(v.Deployment.Finalizers) != 1 ||
+		v.Deployment.Finalizers[0] != metav1.FinalizerOrphanDependents {
 		t.Errorf("without a set: %s, writes %v, want %s without our finalizer", v.Do, v.Deployment, Rest)
 	}
 }
@@ -281,10 +292,12 @@ func TestTheNewSet(t *testing.T) {
 	d := deployment(3)
 	set := setOf(d, "s", 3, 3)
 	hash := set.Labels[v1alpha1.LabelMachineTemplateHash]
-	if hash == "" || set.Spec.Selector.MatchLabels[v1alpha1.LabelMachineTemplateHash] != hash || set.Spec.Template.Labels[v1alpha1.LabelMachineTemplateHash] != hash {
+	if hash == "" || set.Spec.Selector.MatchLabels[v1alpha1.LabelMachineTemplateHash] != hash ||
+		set.Spec.Template.Labels[v1alpha1.LabelMachineTemplateHash] != hash {
 		t.Errorf("the hash is not on labels, selector and template: %+v", set)
 	}
-	if set.Annotations["mine"] != "yes" || set.Annotations[v1alpha1.AnnotationDesiredReplicas] != "3" || set.Annotations[v1alpha1.AnnotationMaxReplicas] != "4" {
+	if set.Annotations["mine"] != "yes" || set.Annotations[v1alpha1.AnnotationDesiredReplicas] != "3" ||
+		set.Annotations[v1alpha1.AnnotationMaxReplicas] != "4" {
 		t.Errorf("annotations %v", set.Annotations)
 	}
 	if !IsNewSet(d, set) {
@@ -359,7 +372,8 @@ func TestAPlainResizeStaysComplete(t *testing.T) {
 	if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != "True/NewMachineSetAvailable" {
 		t.Errorf("Progressing is %s", got)
 	}
-	if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentAvailable); got != string(corev1.ConditionFalse)+"/MinimumReplicasUnavailable" {
+	if got := reported(v.Deployment.Status,
+		v1alpha1.MachineDeploymentAvailable); got != string(corev1.ConditionFalse)+"/MinimumReplicasUnavailable" {
 		t.Errorf("Available is %s", got)
 	}
 }
@@ -465,11 +479,13 @@ func TestUnreadableIntents(t *testing.T) {
 				old.DeletionTimestamp = &metav1.Time{Time: born}
 			}
 			v := Decide(worldOf(d, old, fresh))
-			refused := v.Do == Rest && v.Deployment != nil && reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid) == "False/"+v1alpha1.ReasonInvalidSpec
+			refused := v.Do == Rest && v.Deployment != nil &&
+				reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid) == "False/"+v1alpha1.ReasonInvalidSpec
 			if refused == tc.want {
 				t.Errorf("%s, refused: %v", v.Do, refused)
 			}
-			if refused && (len(v.Events) != 1 || !strings.Contains(v.Events[0].Message, "MachineSet "+old.Name+": annotation "+v1alpha1.AnnotationIntents)) {
+			if refused &&
+				(len(v.Events) != 1 || !strings.Contains(v.Events[0].Message, "MachineSet "+old.Name+": annotation "+v1alpha1.AnnotationIntents)) {
 				t.Errorf("Events %+v, want one that names the set and the annotation", v.Events)
 			}
 		})
@@ -480,7 +496,9 @@ func TestWakeWhenAPreservationEnds(t *testing.T) {
 	d := deployment(1)
 	w := worldOf(d, setOf(d, "s", 1, 0))
 	m := w.Machines["s"][0]
-	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &metav1.Time{Time: born.Add(time.Second)}}
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{
+		Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &metav1.Time{Time: born.Add(time.Second)},
+	}
 	if v := finish(countSets(w)); v.Wake != time.Second || v.Deployment.Status.PreservedFailedReplicas != 1 {
 		t.Errorf("before: wake in %s, %d preserved", v.Wake, v.Deployment.Status.PreservedFailedReplicas)
 	}

@@ -26,7 +26,9 @@ func number(t *rapid.T, name string) int32 {
 
 func limit(t *rapid.T, name string) *intstr.IntOrString {
 	if rapid.Bool().Draw(t, name+" is text") {
-		text := rapid.SampledFrom([]string{"", "%", "-1%", "0%", "25%", "100%", "101%", "2147483647%", "9223372036854775807%", "99999999999999999999%", "many"})
+		text := rapid.SampledFrom([]string{
+			"", "%", "-1%", "0%", "25%", "100%", "101%", "2147483647%", "9223372036854775807%", "99999999999999999999%", "many",
+		})
 		return &intstr.IntOrString{Type: intstr.String, StrVal: text.Draw(t, name)}
 	}
 	return new(intstr.FromInt32(number(t, name)))
@@ -47,7 +49,8 @@ func TestAbsurdNumbers(t *testing.T) {
 		switch rapid.IntRange(0, 3).Draw(t, "strategy") {
 		case 0:
 			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
-				Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType, RollingUpdate: &v1alpha1.RollingUpdateMachineDeployment{UpdateConfiguration: update},
+				Type:          v1alpha1.RollingUpdateMachineDeploymentStrategyType,
+				RollingUpdate: &v1alpha1.RollingUpdateMachineDeployment{UpdateConfiguration: update},
 			}
 		case 1:
 			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
@@ -73,7 +76,8 @@ func TestAbsurdNumbers(t *testing.T) {
 		v := decided(&w)
 		if len(validation.ValidateMachineDeployment(d)) > 0 {
 			if v.Do != Rest || !strings.HasPrefix(reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid), "False/") {
-				t.Fatalf("replicas %d, %+v: Do = %s and Valid is %q", d.Spec.Replicas, d.Spec.Strategy, v.Do, reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid))
+				t.Fatalf("replicas %d, %+v: Do = %s and Valid is %q",
+					d.Spec.Replicas, d.Spec.Strategy, v.Do, reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid))
 			}
 			return
 		}

@@ -79,7 +79,8 @@ func inPlace(d *v1alpha1.MachineDeployment) *v1alpha1.MachineDeployment {
 	d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
 		Type: v1alpha1.InPlaceUpdateMachineDeploymentStrategyType,
 		InPlaceUpdate: &v1alpha1.InPlaceUpdateMachineDeployment{
-			UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxUnavailable: &one, MaxSurge: &one}, OrchestrationType: v1alpha1.OrchestrationTypeAuto,
+			UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxUnavailable: &one, MaxSurge: &one},
+			OrchestrationType:   v1alpha1.OrchestrationTypeAuto,
 		},
 	}
 	return d

@@ -161,7 +161,8 @@ func (r *row) tallies() (names []string, all []*tally) {
 			n[k] = int32(v)
 		}
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: r.words[i], UID: types.UID(r.words[i])}}
-		names, all = append(names, r.words[i]), append(all, &tally{set: set, size: n[0], exist: n[0], running: n[1], preserved: n[2], updating: n[3]})
+		names, all = append(names,
+			r.words[i]), append(all, &tally{set: set, size: n[0], exist: n[0], running: n[1], preserved: n[2], updating: n[3]})
 	}
 	return names, all
 }

@@ -180,7 +180,8 @@ func hasBegun(node *corev1.Node) bool {
 
 // isUpdated reports whether the update has succeeded, and the machine controller has recorded it.
 func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
-	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || machinefacts.InPlaceStage(node) != v1alpha1.NodeReasonUpdateSuccessful {
+	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful ||
+		machinefacts.InPlaceStage(node) != v1alpha1.NodeReasonUpdateSuccessful {
 		return false
 	}
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others do not show it yet, or are being deleted

@@ -63,7 +63,8 @@ func (s *story) reportNames(was, is *v1alpha1.MachineDeployment) {
 		}
 		s.report("  named are %s", strings.Join(entries, " "))
 	}
-	if since := is.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler]; since != was.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler] {
+	if since := is.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler]; since !=
+		was.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler] {
 		s.report("  the replicas were changed %s ago", sinceBorn(since))
 	}
 }
@@ -72,7 +73,9 @@ func (s *story) reportNames(was, is *v1alpha1.MachineDeployment) {
 func (s *story) readLive() {
 	s.w.Live = liveOf(s.w.Machines)
 	for _, set := range s.w.Owned {
-		s.w.Live.Machines[set.UID] = slices.DeleteFunc(s.w.Live.Machines[set.UID], func(m *metav1.ObjectMeta) bool { return slices.Contains(s.vanished, m.Name) })
+		s.w.Live.Machines[set.UID] = slices.DeleteFunc(s.w.Live.Machines[set.UID], func(m *metav1.ObjectMeta) bool {
+			return slices.Contains(s.vanished, m.Name)
+		})
 		for _, name := range slices.Concat(s.unseen, s.left) {
 			if strings.HasPrefix(name, string(set.UID)) {
 				s.w.Live.Machines[set.UID] = append(s.w.Live.Machines[set.UID], &metav1.ObjectMeta{Name: name})

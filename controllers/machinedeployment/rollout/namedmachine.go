@@ -96,7 +96,9 @@ func knownMachines(owned []*v1alpha1.MachineSet, shown map[types.UID][]*v1alpha1
 	cached := map[string]namedMachine{}
 	for _, set := range owned {
 		for _, m := range shown[set.UID] {
-			cached[m.Name] = namedMachine{stage: stageOf(set, m), set: set, machine: m, failed: m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed}
+			cached[m.Name] = namedMachine{
+				stage: stageOf(set, m), set: set, machine: m, failed: m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed,
+			}
 		}
 	}
 	if live == nil {

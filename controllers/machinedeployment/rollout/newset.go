@@ -137,8 +137,10 @@ func CollisionError(released int) error {
 	if released <= mostReleased {
 		return nil
 	}
-	return fmt.Errorf("the MachineDeployment has released %d MachineSets whose labels do not match its selector any more, and they keep their machines; "+
-		"find the client that changes their labels, and restore these or delete the MachineSets", released)
+	return fmt.Errorf(
+		"the MachineDeployment has released %d MachineSets whose labels do not match its selector any more, and they keep their machines; "+
+			"find the client that changes their labels, and restore these or delete the MachineSets", released,
+	)
 }
 
 // IsNewSet reports whether a set which has the name of the deployment's new set is it.
@@ -240,12 +242,16 @@ func rollBack(w World) Verdict {
 	to, set := findRevision(w.Owned, w.Deployment.Spec.RollbackTo.Revision)
 	switch {
 	case w.Done.RollbackRefused != "":
-		v.Events = []Event{{Reason: v1alpha1.EventRollbackRefused, Message: fmt.Sprintf("Rollback ignored: the API server refuses the template of revision %s: %s; correct a copy of it, and set it as spec.template",
-			to, w.Done.RollbackRefused)}}
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackRefused, Message: fmt.Sprintf(
+			"Rollback ignored: the API server refuses the template of revision %s: %s; correct a copy of it, and set it as spec.template",
+			to, w.Done.RollbackRefused,
+		)}}
 	case set == nil:
 		v.Events = []Event{{Reason: v1alpha1.EventRollbackRevisionNotFound, Message: "Rollback ignored: there is no revision " + to}}
 	case sameTemplate(&set.Spec.Template, &d.Spec.Template):
-		v.Events = []Event{{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "Rollback ignored: the template is already that of revision " + to}}
+		v.Events = []Event{
+			{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "Rollback ignored: the template is already that of revision " + to},
+		}
 	default:
 		restore(d, set)
 		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w.Owned, set), 10))

@@ -21,7 +21,8 @@ func TestRollBack(t *testing.T) {
 		v1alpha1.AnnotationMaxReplicas: "8", v1alpha1.AnnotationPreferNoSchedule: v1alpha1.PreferNoScheduleTrue,
 		v1alpha1.AnnotationIntents: "{}", v1alpha1.AnnotationTraceparent: "00-1-2-01", v1alpha1.AnnotationRolling: v1alpha1.RollingFalse,
 		v1alpha1.AnnotationLastReplicaChangeByScaler: "2026-01-02T03:04:05Z", v1alpha1.AnnotationDisruptions: "[]",
-		v1alpha1.AnnotationReplacedBy: "s", v1alpha1.AnnotationUnfreeze: "", v1alpha1.AnnotationTriggerDeletion: "m", v1alpha1.AnnotationStrategy: "other",
+		v1alpha1.AnnotationReplacedBy: "s", v1alpha1.AnnotationUnfreeze: "", v1alpha1.AnnotationTriggerDeletion: "m",
+		v1alpha1.AnnotationStrategy:                        "other",
 		"kubectl.kubernetes.io/last-applied-configuration": "{}",
 	}
 	d := deployment(3)

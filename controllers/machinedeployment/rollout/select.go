@@ -161,7 +161,8 @@ func mostSelected(l limits, least, available, newSize, updating int32) int32 {
 func (s inPlaceUpdates) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := nodeOf(s.w.Nodes, m)
 	available, _ := s.availableIn(t.set, m)
-	return available && node != nil && !isUpdating(s.d, s.w.Nodes, m) && machinefacts.IsInPlaceCandidate(node) && machinefacts.InPlaceStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
+	return available && node != nil && !isUpdating(s.d, s.w.Nodes, m) && machinefacts.IsInPlaceCandidate(node) &&
+		machinefacts.InPlaceStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
 		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.newSet.set.Name
 }
 

@@ -31,7 +31,8 @@ func TestSelectingTextOfAnyClientIsReadAsAWhole(t *testing.T) {
 	a, b := chosen{"a", "1"}, chosen{"b", "2"}
 	long := "[" + strings.TrimSuffix(strings.Repeat(`{"name":"a","uid":"1"},`, mostChosen+1), ",") + "]"
 	for text, want := range map[string][]chosen{
-		`[{"name":"a","uid":"1"},{"name":"b","uid":"2"}]`: {a, b}, `[]`: {}, ``: nil, `{}`: nil, `[{"name":"a","uid":"1"},{"name":2}]`: nil, long: nil,
+		`[{"name":"a","uid":"1"},{"name":"b","uid":"2"}]`: {a, b}, `[]`: {}, ``: nil, `{}`: nil, `[{"name":"a","uid":"1"},{"name":2}]`: nil,
+		long: nil,
 	} {
 		d := deployment(1)
 		d.Annotations = map[string]string{v1alpha1.AnnotationSelecting: text}
@@ -61,11 +62,14 @@ func TestSelectedMachineThatIsNotShownIsReadBeforeItIsForgotten(t *testing.T) {
 		left int // machines that are about to be selected
 	}{
 		"the API server was not read": {nil, ReadLive, 1},
-		"it has the machine":          {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}, {UID: "a-7"}}, "b": {{UID: "another"}}}, Rest, 1},
-		"it has others":               {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}}}, Save, 0},
-		"it has none":                 {map[types.UID][]*metav1.ObjectMeta{}, Save, 0},
+		"it has the machine": {
+			map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}, {UID: "a-7"}}, "b": {{UID: "another"}}}, Rest, 1,
+		},
+		"it has others": {map[types.UID][]*metav1.ObjectMeta{"a": {{UID: "other"}}}, Save, 0},
+		"it has none":   {map[types.UID][]*metav1.ObjectMeta{}, Save, 0},
 	} {
-		w := inPlaceStory(t, "selecting=a-7", "a size=2 for=3 kept tainted closed Running/candidate Running/candidate", "b size=2 revision=2 kept Running/joined Pending").w
+		w := inPlaceStory(t, "selecting=a-7", "a size=2 for=3 kept tainted closed Running/candidate Running/candidate",
+			"b size=2 revision=2 kept Running/joined Pending").w
 		if tc.live != nil {
 			w.Live = &Live{Machines: tc.live}
 		}
@@ -79,7 +83,8 @@ func TestSelectedMachineThatIsNotShownIsReadBeforeItIsForgotten(t *testing.T) {
 
 // TestSelectionOfManyIsBounded: what is written can be read again.
 func TestSelectionOfManyIsBounded(t *testing.T) {
-	st := inPlaceStory(t, "replicas=1010 surge=0 unavailable=1010", "a size=1010"+strings.Repeat(" Running/candidate", mostChosen+10), "b size=0 revision=2")
+	st := inPlaceStory(t, "replicas=1010 surge=0 unavailable=1010",
+		"a size=1010"+strings.Repeat(" Running/candidate", mostChosen+10), "b size=0 revision=2")
 	v, decided := inPlaceUpdates{countSets(st.w)}.selectNodes()
 	if !decided || v.Do != Save {
 		t.Fatalf("decided %s, want to save what is selected", v.Do)

@@ -18,9 +18,10 @@ func UnderWay(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) (roll
 	}
 	newSet := NewSet(d, owned)
 	rolledOut = newRevision(owned, newSet)
-	resized := isComplete && newSet != nil && machinefacts.Revision(newSet) == rolledOut && !slices.ContainsFunc(owned, func(set *v1alpha1.MachineSet) bool {
-		return set != newSet && (set.Spec.Replicas > 0 || set.Status.Replicas > 0) // the status is older than the new set
-	})
+	resized := isComplete && newSet != nil && machinefacts.Revision(newSet) == rolledOut &&
+		!slices.ContainsFunc(owned, func(set *v1alpha1.MachineSet) bool {
+			return set != newSet && (set.Spec.Replicas > 0 || set.Status.Replicas > 0) // the status is older than the new set
+		})
 	return rolledOut, !resized
 }
 
@@ -43,7 +44,8 @@ func Waits(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, v Verdic
 		return stalledFor(d.Status)
 	case newSet == nil:
 		return "old machines to be gone"
-	case newSet.Status.AvailableReplicas < newSet.Spec.Replicas && machinefacts.MachineSetCondition(&newSet.Status, v1alpha1.MachineSetCreationDelayed) != nil:
+	case newSet.Status.AvailableReplicas < newSet.Spec.Replicas &&
+		machinefacts.MachineSetCondition(&newSet.Status, v1alpha1.MachineSetCreationDelayed) != nil:
 		return "the end of a delay of creations"
 	case newSet.Status.AvailableReplicas < newSet.Spec.Replicas:
 		return "new machines to be available"
@@ -63,7 +65,8 @@ func Waits(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet, v Verdic
 // which no VM can be created it is.
 func isInvalid(st v1alpha1.MachineDeploymentStatus) bool {
 	valid := machinefacts.ConditionOfDeployment(&st, v1alpha1.MachineDeploymentValid)
-	return valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass && valid.Reason != v1alpha1.ReasonTargetUnavailable
+	return valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass &&
+		valid.Reason != v1alpha1.ReasonTargetUnavailable
 }
 
 // stalledFor returns what a rollout waits for that makes no progress; "" if it does, or waits for

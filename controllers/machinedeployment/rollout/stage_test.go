@@ -59,18 +59,24 @@ func TestWaits(t *testing.T) {
 		d    *v1alpha1.MachineDeployment
 		sets []*v1alpha1.MachineSet
 	}{
-		"the end of a pause":                                {paused, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1)}},
-		"new machines to be available":                      {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1), shrinking}},
-		"old machines to be gone":                           {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
-		"the next step of a rollout":                        {d, []*v1alpha1.MachineSet{setOf(d, "new", 2, 2), older("old", 0, 1)}},
-		"the end of a freeze":                               {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachineSetFrozen), nil},
+		"the end of a pause":           {paused, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1)}},
+		"new machines to be available": {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 1), shrinking}},
+		"old machines to be gone":      {d, []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
+		"the next step of a rollout":   {d, []*v1alpha1.MachineSet{setOf(d, "new", 2, 2), older("old", 0, 1)}},
+		"the end of a freeze": {
+			having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachineSetFrozen), nil,
+		},
 		"the next request to an API server after a failure": {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonFailedCreate), nil},
-		"a correction by a user":                            {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonInPlaceUpdateFailed), nil},
-		"the end of a preservation":                         {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachinesPreserved), nil},
-		"the update in place":                               {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachinesUpdating), nil},
-		"Nodes to be selected by a user":                    {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonNodesNotSelected), nil},
-		"the end of a hold of deletions":                    {having(v1alpha1.MachineDeploymentDeletionsHeld, "HoldAnnotation"), []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking}},
-		"the end of a delay of creations":                   {d, []*v1alpha1.MachineSet{delayed}},
+		"a correction by a user": {
+			having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonInPlaceUpdateFailed), nil,
+		},
+		"the end of a preservation":      {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachinesPreserved), nil},
+		"the update in place":            {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonMachinesUpdating), nil},
+		"Nodes to be selected by a user": {having(v1alpha1.MachineDeploymentRolloutStalled, v1alpha1.ReasonNodesNotSelected), nil},
+		"the end of a hold of deletions": {
+			having(v1alpha1.MachineDeploymentDeletionsHeld, "HoldAnnotation"), []*v1alpha1.MachineSet{setOf(d, "new", 3, 3), shrinking},
+		},
+		"the end of a delay of creations": {d, []*v1alpha1.MachineSet{delayed}},
 	} {
 		if got := Waits(tc.d, tc.sets, Verdict{}); got != want {
 			t.Errorf("it waits for %q, want %q", got, want)
@@ -83,7 +89,9 @@ func TestWaits(t *testing.T) {
 	}
 	complete := deployment(3)
 	complete.Status.ObservedGeneration = complete.Generation
-	complete.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonNewMachineSetAvailable}}
+	complete.Status.Conditions = []v1alpha1.MachineDeploymentCondition{
+		{Type: v1alpha1.MachineDeploymentProgressing, Reason: v1alpha1.ReasonNewMachineSetAvailable},
+	}
 	if got := Waits(d, nil, Verdict{Deployment: complete}); got != "" {
 		t.Errorf("without a rollout it waits for %q", got)
 	}

@@ -95,7 +95,8 @@ func howFar(node *corev1.Node) string {
 		return "its Node is not drained yet"
 	case !hasBegun(node) && machinefacts.AwaitsComponents(node):
 		return fmt.Sprintf("its Node has the taint %s, and no other Node is updated until the taint is removed; where no component removes it, "+
-			"set the annotation %s=false on the MachineDeployment and remove the taint", v1alpha1.TaintCriticalComponentsNotReady, v1alpha1.AnnotationComponentsTaint)
+			"set the annotation %s=false on the MachineDeployment and remove the taint", v1alpha1.TaintCriticalComponentsNotReady,
+			v1alpha1.AnnotationComponentsTaint)
 	default:
 		return fmt.Sprintf("its Node has the condition %s with the reason %s", v1alpha1.NodeInPlaceUpdate, machinefacts.InPlaceStage(node))
 	}
@@ -156,7 +157,8 @@ func (s stalls) findNoTarget() (cause machinefacts.Condition) {
 		return cause
 	}
 	return machinefacts.True(v1alpha1.ReasonInPlaceUpdateNotSupported, fmt.Sprintf(
-		"There is no target cluster, so the machines have no Nodes to update in place and keep their template; set spec.strategy.type to %s or %s",
+		"There is no target cluster, so the machines have no Nodes to update in place and keep their template; "+
+			"set spec.strategy.type to %s or %s",
 		v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType))
 }
 
@@ -187,7 +189,8 @@ func (s stalls) findFrozen() (cause machinefacts.Condition) {
 	if machinefacts.IsFrozen(s.newSet.set) {
 		label, end = v1alpha1.LabelFreeze, "end the freeze with the annotation "+v1alpha1.AnnotationUnfreeze+"=true when its cause is gone"
 	}
-	return machinefacts.True(v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not create machines while it has the label %s; %s", s.newSet.set.Name, label, end))
+	return machinefacts.True(v1alpha1.ReasonMachineSetFrozen,
+		fmt.Sprintf("MachineSet %s must not create machines while it has the label %s; %s", s.newSet.set.Name, label, end))
 }
 
 // findFailedCreation finds a new machine that could not be created. The user corrects what the
@@ -198,7 +201,8 @@ func (s stalls) findFailedCreation() (cause machinefacts.Condition) {
 		return cause
 	}
 	op := m.Status.LastOperation
-	return machinefacts.True(v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s could not be created: %s: %s", m.Name, op.ErrorCode, op.Description))
+	return machinefacts.True(v1alpha1.ReasonMachineCreateFailed,
+		fmt.Sprintf("Machine %s could not be created: %s: %s", m.Name, op.ErrorCode, op.Description))
 }
 
 // findRejected finds a MachineSet, the new one before the others, whose requests to create or
@@ -222,7 +226,8 @@ func (s stalls) findPreserved() (cause machinefacts.Condition) {
 		return cause
 	}
 	return machinefacts.True(v1alpha1.ReasonMachinesPreserved, fmt.Sprintf(
-		"New machine %s has failed and is not replaced while it is preserved; end its preservation with the annotation %s=%s on its Node or on the machine",
+		"New machine %s has failed and is not replaced while it is preserved; end its preservation with the annotation %s=%s on its Node or "+
+			"on the machine",
 		m.Name, v1alpha1.AnnotationPreserve, v1alpha1.PreserveFalse))
 }
 
@@ -232,7 +237,8 @@ func (s stalls) findUnavailable() (cause machinefacts.Condition) {
 	if m == nil || machinefacts.IsPreservedFailed(m, s.w.Now) {
 		return cause
 	}
-	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available, its phase is %q; see its lastOperation", m.Name, m.Status.CurrentStatus.Phase))
+	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable,
+		fmt.Sprintf("New machine %s is not available, its phase is %q; see its lastOperation", m.Name, m.Status.CurrentStatus.Phase))
 }
 
 // findTerminating finds a machine whose deletion has not ended. It counts for maxSurge until then,
@@ -243,7 +249,8 @@ func (s stalls) findTerminating() (cause machinefacts.Condition) {
 	if m == nil {
 		return cause
 	}
-	return machinefacts.True(v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until its deletion has ended; see its lastOperation", m.Name))
+	return machinefacts.True(v1alpha1.ReasonMachinesTerminating,
+		fmt.Sprintf("Machine %s is being deleted and counts until its deletion has ended; see its lastOperation", m.Name))
 }
 
 // findMissing finds a new MachineSet that has not created all of its machines. The user reads its
@@ -252,8 +259,9 @@ func (s stalls) findMissing() (cause machinefacts.Condition) {
 	if s.newSet == nil || s.standing(s.newSet) >= s.newSet.size {
 		return cause
 	}
-	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New MachineSet %s has %d of %d machines; see its conditions and Events",
-		s.newSet.set.Name, s.standing(s.newSet), s.newSet.size))
+	return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable,
+		fmt.Sprintf("New MachineSet %s has %d of %d machines; see its conditions and Events",
+			s.newSet.set.Name, s.standing(s.newSet), s.newSet.size))
 }
 
 // findInvalid finds an old MachineSet that is not reconciled because its spec or its intents are
@@ -262,7 +270,8 @@ func (s stalls) findInvalid() (cause machinefacts.Condition) {
 	for _, t := range s.old {
 		c := machinefacts.ConditionOfSet(&t.set.Status, v1alpha1.MachineSetValid)
 		if c.Status == corev1.ConditionFalse && c.Reason != v1alpha1.ReasonInvalidClass && !t.isEmpty() {
-			return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s is invalid and not reconciled: %s", t.set.Name, c.Message))
+			return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted,
+				fmt.Sprintf("Old MachineSet %s is invalid and not reconciled: %s", t.set.Name, c.Message))
 		}
 	}
 	return cause
@@ -284,8 +293,9 @@ func (s stalls) findHeld() (cause machinefacts.Condition) {
 func (s stalls) findNotDeleted() (cause machinefacts.Condition) {
 	for _, t := range s.old {
 		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {
-			return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s has %d machines, its spec has %d, and none of them is being deleted; see its conditions and Events",
-				t.set.Name, n, t.set.Spec.Replicas))
+			return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted,
+				fmt.Sprintf("Old MachineSet %s has %d machines, its spec has %d, and none of them is being deleted; see its conditions and Events",
+					t.set.Name, n, t.set.Spec.Replicas))
 		}
 	}
 	return cause
@@ -300,7 +310,8 @@ func (s stalls) findUncached() (cause machinefacts.Condition) {
 		return cause
 	}
 	return machinefacts.True(v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf(
-		"Old MachineSets have machines that are not in the cache: %d; their label %s is missing or wrong and is being corrected, or they were deleted a moment ago",
+		"Old MachineSets have machines that are not in the cache: %d; their label %s is missing or wrong and is being corrected, "+
+			"or they were deleted a moment ago",
 		n, v1alpha1.LabelSlot))
 }
 
@@ -314,7 +325,8 @@ func (s stalls) findUpdating() (cause machinefacts.Condition) {
 	if m == nil {
 		return cause
 	}
-	return machinefacts.True(v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, howFar(nodeOf(s.w.Nodes, m))))
+	return machinefacts.True(v1alpha1.ReasonMachinesUpdating,
+		fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, howFar(nodeOf(s.w.Nodes, m))))
 }
 
 // findNotSelected finds Nodes that wait for a selection where the orchestration type is Manual. The
@@ -327,7 +339,8 @@ func (s stalls) findNotSelected() (cause machinefacts.Condition) {
 	if n == 0 {
 		return cause
 	}
-	return machinefacts.True(v1alpha1.ReasonNodesNotSelected, fmt.Sprintf("Nodes that wait for their in-place update: %d; select them with the label %s=true", n, v1alpha1.LabelSelectedForUpdate))
+	return machinefacts.True(v1alpha1.ReasonNodesNotSelected,
+		fmt.Sprintf("Nodes that wait for their in-place update: %d; select them with the label %s=true", n, v1alpha1.LabelSelectedForUpdate))
 }
 
 // findNotSelectable finds an old machine whose Node cannot be selected for its update. The user has
@@ -339,7 +352,8 @@ func (s stalls) findNotSelectable() (cause machinefacts.Condition) {
 	for _, t := range s.old {
 		if m := s.first(t, func(m *v1alpha1.Machine) bool { return !inPlaceUpdates(s).mayBeSelected(t, m) }); m != nil {
 			return machinefacts.True(v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf(
-				"Old machine %s cannot be updated in place, its phase is %q; it has to be available, and its Node has to have the condition %s; see its lastOperation",
+				"Old machine %s cannot be updated in place, its phase is %q; it has to be available, and its Node has to have the condition %s; "+
+					"see its lastOperation",
 				m.Name, m.Status.CurrentStatus.Phase, v1alpha1.NodeInPlaceUpdate))
 		}
 	}

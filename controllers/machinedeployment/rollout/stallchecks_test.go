@@ -42,7 +42,8 @@ var stallCases = []stallCase{
 	},
 	{
 		check: "in-place update failed", when: "the Node reports a failure", deployment: "strategy=InPlaceUpdate",
-		sets: []string{"a size=1 Running/failed", "b size=0"}, want: v1alpha1.ReasonInPlaceUpdateFailed, about: "a-0 could not be updated in place: no space left",
+		sets: []string{"a size=1 Running/failed", "b size=0"}, want: v1alpha1.ReasonInPlaceUpdateFailed,
+		about: "a-0 could not be updated in place: no space left",
 	},
 	{
 		check: "in-place update failed", when: "the machine reports a failure", deployment: "strategy=InPlaceUpdate",
@@ -57,48 +58,65 @@ var stallCases = []stallCase{
 		sets: []string{"a size=1 Terminating/failed", "b size=0"},
 	},
 	{
-		check: "new MachineSet frozen", when: "it is frozen and machines are missing", sets: []string{"a size=1 Running", "b size=2 frozen Running"},
+		check: "new MachineSet frozen", when: "it is frozen and machines are missing",
+		sets: []string{"a size=1 Running", "b size=2 frozen Running"},
 		want: v1alpha1.ReasonMachineSetFrozen, about: v1alpha1.AnnotationUnfreeze,
 	},
 	{
-		check: "new MachineSet frozen", when: "it must not scale up and machines are missing", sets: []string{"a size=1 Running", "b size=2 closed Running"},
+		check: "new MachineSet frozen", when: "it must not scale up and machines are missing",
+		sets: []string{"a size=1 Running", "b size=2 closed Running"},
 		want: v1alpha1.ReasonMachineSetFrozen, about: v1alpha1.LabelScaleUpDisabled,
 	},
 	{check: "new MachineSet frozen", when: "it has all of its machines", sets: []string{"a size=1 Running", "b size=1 frozen Running"}},
 	{check: "new MachineSet frozen", when: "an old one is frozen", sets: []string{"a size=2 frozen Running", "b size=1 Running"}},
 	{
-		check: "machine creation failed", when: "a new machine could not be created", sets: []string{"a size=1 Running", "b size=2 Running CreateFailed"},
-		want: v1alpha1.ReasonMachineCreateFailed, about: "b-1 could not be created: ResourceExhausted: no quota",
+		check: "machine creation failed", when: "a new machine could not be created",
+		sets: []string{"a size=1 Running", "b size=2 Running CreateFailed"}, want: v1alpha1.ReasonMachineCreateFailed,
+		about: "b-1 could not be created: ResourceExhausted: no quota",
 	},
-	{check: "machine creation failed", when: "an old machine could not be created", sets: []string{"a size=1 CreateFailed", "b size=1 Running"}},
+	{check: "machine creation failed", when: "an old machine could not be created", sets: []string{
+		"a size=1 CreateFailed", "b size=1 Running",
+	}},
 	{
-		check: "requests rejected by the API server", when: "the new set must not create machines", sets: []string{"a size=1 Running", "b size=1 refused=FailedCreate"},
+		check: "requests rejected by the API server", when: "the new set must not create machines",
+		sets: []string{"a size=1 Running", "b size=1 refused=FailedCreate"},
 		want: v1alpha1.ReasonFailedCreate, about: "d-b: a webhook says no",
 	},
 	{
-		check: "requests rejected by the API server", when: "an old set must not delete machines", sets: []string{"a size=0 refused=FailedDelete Running", "b size=1"},
+		check: "requests rejected by the API server", when: "an old set must not delete machines",
+		sets: []string{"a size=0 refused=FailedDelete Running", "b size=1"},
 		want: v1alpha1.ReasonFailedDelete, about: "d-a: a webhook says no",
 	},
-	{check: "requests rejected by the API server", when: "an old set need not create machines", sets: []string{"a size=1 refused=FailedCreate", "b size=1"}},
+	{check: "requests rejected by the API server", when: "an old set need not create machines", sets: []string{
+		"a size=1 refused=FailedCreate", "b size=1",
+	}},
 	{
-		check: "new machine preserved", when: "a new machine has failed and is preserved", sets: []string{"a size=1 Running", "b size=1 Preserved"},
+		check: "new machine preserved", when: "a new machine has failed and is preserved",
+		sets: []string{"a size=1 Running", "b size=1 Preserved"},
 		want: v1alpha1.ReasonMachinesPreserved, about: "b-0",
 	},
-	{check: "new machine preserved", when: "another machine is the first that is not available", sets: []string{"a size=1 Running", "b size=2 Pending Preserved"}},
+	{check: "new machine preserved", when: "another machine is the first that is not available", sets: []string{
+		"a size=1 Running", "b size=2 Pending Preserved",
+	}},
 	{check: "new machine preserved", when: "an old machine is preserved", sets: []string{"a size=1 Preserved", "b size=1 Running"}},
 	{
 		check: "new machine not available", when: "a new machine is Pending", sets: []string{"a size=1 Running", "b size=2 Running Pending"},
 		want: v1alpha1.ReasonMachinesNotAvailable, about: `b-1 is not available, its phase is "Pending"`,
 	},
-	{check: "new machine not available", when: "the first one that is not available is preserved", sets: []string{"a size=1 Running", "b size=2 Preserved Pending"}},
+	{check: "new machine not available", when: "the first one that is not available is preserved", sets: []string{
+		"a size=1 Running", "b size=2 Preserved Pending",
+	}},
 	{check: "new machine not available", when: "an old machine is Pending", sets: []string{"a size=1 Pending", "b size=1 Running"}},
-	{check: "new machine not available", when: "the machine is being deleted", sets: []string{"a size=1 Running", "b size=1 Running Terminating"}},
+	{check: "new machine not available", when: "the machine is being deleted", sets: []string{
+		"a size=1 Running", "b size=1 Running Terminating",
+	}},
 	{
 		check: "machine terminating", when: "an old machine is being deleted", sets: []string{"a size=0 Terminating", "b size=1 Running"},
 		want: v1alpha1.ReasonMachinesTerminating, about: "a-0",
 	},
 	{
-		check: "machine terminating", when: "a new machine is being deleted, too, and comes first", sets: []string{"a size=0 Terminating", "b size=1 Terminating"},
+		check: "machine terminating", when: "a new machine is being deleted, too, and comes first",
+		sets: []string{"a size=0 Terminating", "b size=1 Terminating"},
 		want: v1alpha1.ReasonMachinesTerminating, about: "b-0",
 	},
 	{check: "machine terminating", when: "none is being deleted", sets: []string{"a size=0 Running", "b size=1 Pending"}},
@@ -115,23 +133,33 @@ var stallCases = []stallCase{
 	{check: "old MachineSet invalid", when: "it has no machines", sets: []string{"a size=0 invalid", "b size=1 Running"}},
 	{check: "old MachineSet invalid", when: "the new set is invalid", sets: []string{"a size=1 Running", "b size=1 invalid Running"}},
 	{
-		check: "deletions held", when: "an old set has more machines than its replicas", sets: []string{"a size=1 held Running Running", "b size=1 Running"},
+		check: "deletions held", when: "an old set has more machines than its replicas",
+		sets: []string{"a size=1 held Running Running", "b size=1 Running"},
 		want: v1alpha1.ReasonHoldAnnotation, about: "d-a: Deletions are held by a person",
 	},
 	{check: "deletions held", when: "the new set has too many", sets: []string{"a size=1 Running", "b size=1 held Running Running"}},
 	{
-		check: "old machines not deleted", when: "an old set has more machines than its replicas", sets: []string{"a size=1 Running Running", "b size=1 Running"},
+		check: "old machines not deleted", when: "an old set has more machines than its replicas",
+		sets: []string{"a size=1 Running Running", "b size=1 Running"},
 		want: v1alpha1.ReasonMachinesNotDeleted, about: "d-a has 2 machines, its spec has 1",
 	},
-	{check: "old machines not deleted", when: "the others are being deleted", sets: []string{"a size=1 Running Terminating", "b size=1 Running"}},
-	{check: "old machines not deleted", when: "it has not observed its replicas", sets: []string{"a size=1 Running Running unobserved", "b size=1 Running"}},
+	{check: "old machines not deleted", when: "the others are being deleted", sets: []string{
+		"a size=1 Running Terminating", "b size=1 Running",
+	}},
+	{check: "old machines not deleted", when: "it has not observed its replicas", sets: []string{
+		"a size=1 Running Running unobserved", "b size=1 Running",
+	}},
 	{check: "old machines not deleted", when: "the new set has too many", sets: []string{"a size=1 Running", "b size=1 Running Running"}},
 	{
-		check: "old machines not in the cache", when: "the API server has one", deployment: "strategy=Recreate", sets: []string{"a size=0", "b size=1 Running"}, uncached: 1,
+		check: "old machines not in the cache", when: "the API server has one", deployment: "strategy=Recreate",
+		sets: []string{"a size=0", "b size=1 Running"}, uncached: 1,
 		want: v1alpha1.ReasonMachinesNotDeleted, about: "not in the cache: 1",
 	},
 	{check: "old machines not in the cache", when: "the API server has none", sets: []string{"a size=0", "b size=1 Running"}},
-	{check: "old machines not in the cache", when: "the API server was not read", deployment: "strategy=Recreate", sets: []string{"a size=0", "b size=1 Running"}, uncached: -1},
+	{
+		check: "old machines not in the cache", when: "the API server was not read", deployment: "strategy=Recreate",
+		sets: []string{"a size=0", "b size=1 Running"}, uncached: -1,
+	},
 	{
 		check: "in-place update in progress", when: "a Node is selected", deployment: "strategy=InPlaceUpdate",
 		sets: []string{"a size=1 Running/selected", "b size=0"}, want: v1alpha1.ReasonMachinesUpdating, about: "a-0 is being updated in place",
@@ -147,11 +175,13 @@ var stallCases = []stallCase{
 	},
 	{
 		check: "Nodes not selected", when: "the user selects and has not", deployment: "strategy=InPlaceUpdate manual",
-		sets: []string{"a size=2 Running/candidate Running/candidate", "b size=0"}, want: v1alpha1.ReasonNodesNotSelected, about: "in-place update: 2;",
+		sets: []string{"a size=2 Running/candidate Running/candidate", "b size=0"}, want: v1alpha1.ReasonNodesNotSelected,
+		about: "in-place update: 2;",
 	},
 	{
 		check: "Nodes not selected", when: "the user has selected one of them", deployment: "strategy=InPlaceUpdate manual",
-		sets: []string{"a size=2 Running/labelled Running/candidate", "b size=0"}, want: v1alpha1.ReasonNodesNotSelected, about: "in-place update: 1;",
+		sets: []string{"a size=2 Running/labelled Running/candidate", "b size=0"}, want: v1alpha1.ReasonNodesNotSelected,
+		about: "in-place update: 1;",
 	},
 	{
 		check: "Nodes not selected", when: "their updates have another template", deployment: "strategy=InPlaceUpdate manual",
@@ -175,7 +205,8 @@ var stallCases = []stallCase{
 	},
 	{
 		check: "old machine not ready for its in-place update", when: "it is Unknown", deployment: "strategy=InPlaceUpdate",
-		sets: []string{"a size=2 Running/candidate Unknown/candidate", "b size=0"}, want: v1alpha1.ReasonMachinesNotAvailable, about: "a-1 cannot be updated in place",
+		sets: []string{"a size=2 Running/candidate Unknown/candidate", "b size=0"}, want: v1alpha1.ReasonMachinesNotAvailable,
+		about: "a-1 cannot be updated in place",
 	},
 	{
 		check: "old machine not ready for its in-place update", when: "its Node is missing", deployment: "strategy=InPlaceUpdate",
@@ -244,13 +275,22 @@ func TestStallChecksAllHaveCases(t *testing.T) {
 func TestTheFirstOfSeveralCausesOfAStallIsReported(t *testing.T) {
 	for _, tc := range []struct{ name, deployment, old, fresh, want string }{
 		{"frozen before creation failed", "", "a size=1 Running", "b size=3 frozen CreateFailed", v1alpha1.ReasonMachineSetFrozen},
-		{"creation failed before rejected", "", "a size=1 Running", "b size=3 refused=FailedCreate CreateFailed", v1alpha1.ReasonMachineCreateFailed},
+		{
+			"creation failed before rejected", "", "a size=1 Running", "b size=3 refused=FailedCreate CreateFailed",
+			v1alpha1.ReasonMachineCreateFailed,
+		},
 		{"rejected before not available", "", "a size=1 Running", "b size=3 refused=FailedCreate Pending", v1alpha1.ReasonFailedCreate},
 		{"not available before terminating", "", "a size=1 Terminating", "b size=3 Pending", v1alpha1.ReasonMachinesNotAvailable},
 		{"terminating before missing", "", "a size=0 Terminating", "b size=3 Running", v1alpha1.ReasonMachinesTerminating},
 		{"held before not deleted", "", "a size=1 held Running Running", "b size=3 Running Running Running", v1alpha1.ReasonHoldAnnotation},
-		{"failed in place before frozen", "strategy=InPlaceUpdate", "a size=1 Running/failed", "b size=3 frozen", v1alpha1.ReasonInPlaceUpdateFailed},
-		{"updating before not selectable", "strategy=InPlaceUpdate", "a size=2 Unknown Running/selected", "b size=0", v1alpha1.ReasonMachinesUpdating},
+		{
+			"failed in place before frozen", "strategy=InPlaceUpdate", "a size=1 Running/failed", "b size=3 frozen",
+			v1alpha1.ReasonInPlaceUpdateFailed,
+		},
+		{
+			"updating before not selectable", "strategy=InPlaceUpdate", "a size=2 Unknown Running/selected", "b size=0",
+			v1alpha1.ReasonMachinesUpdating,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := stallCase{deployment: tc.deployment, sets: []string{tc.old, tc.fresh}}.setsOf(t)

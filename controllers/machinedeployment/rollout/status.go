@@ -22,7 +22,9 @@ func finish(s *sets) Verdict {
 	d.Status = status(s)
 	writeNamed(d, report{s}.stillNamed())
 	report{s}.noteFreeze(d)
-	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(s.nextChange(), report{s}.nextDeadline(d.Status))}
+	v := Verdict{
+		Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(s.nextChange(), report{s}.nextDeadline(d.Status)),
+	}
 	if s.w.awaitsTarget() {
 		v.Wake = machinefacts.Sooner(v.Wake, machinefacts.TargetRecheck)
 	}
@@ -142,7 +144,8 @@ func (s report) progress(st v1alpha1.MachineDeploymentStatus) (next machinefacts
 	case s.isComplete():
 		return machinefacts.True(v1alpha1.ReasonNewMachineSetAvailable,
 			fmt.Sprintf("MachineSet %q has successfully progressed.", s.newSet.set.Name))
-	case last == v1alpha1.ReasonNewMachineSetAvailable && s.newSet != nil && !s.isUnderWay() && s.newSet.set.Annotations[v1alpha1.AnnotationRolling] != v1alpha1.RollingTrue:
+	case last == v1alpha1.ReasonNewMachineSetAvailable && s.newSet != nil && !s.isUnderWay() &&
+		s.newSet.set.Annotations[v1alpha1.AnnotationRolling] != v1alpha1.RollingTrue:
 		return next
 	case last == "" && s.isFilled(): // its status was lost, and it shrinks: no rollout begins, and none is reported
 		return next
@@ -272,8 +275,9 @@ func (s report) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event)
 			all = append(all, Event{v1alpha1.EventRolloutResumed, "The deployment is resumed"})
 		}
 		if is == v1alpha1.ReasonNewMachineSetAvailable {
-			all = append(all, Event{v1alpha1.EventRolloutComplete, fmt.Sprintf("The rollout of revision %s is complete: machine set %s has %d machines",
-				s.d.Annotations[v1alpha1.AnnotationRevision], s.newSet.set.Name, st.UpdatedReplicas)})
+			all = append(all,
+				Event{v1alpha1.EventRolloutComplete, fmt.Sprintf("The rollout of revision %s is complete: machine set %s has %d machines",
+					s.d.Annotations[v1alpha1.AnnotationRevision], s.newSet.set.Name, st.UpdatedReplicas)})
 		}
 	} else if is == v1alpha1.ReasonProgressDeadlineExceeded && s.d.Spec.Paused && wasStalled != nil { // which Progressing does not report
 		all = append(all, s.paused())
@@ -282,7 +286,9 @@ func (s report) rolloutEvents(st v1alpha1.MachineDeploymentStatus) (all []Event)
 		all = append(all, Event{v1alpha1.EventRolloutStalled, stalled.Reason + ": " + stalled.Message})
 	}
 	if s.d.Spec.Paused && s.d.Spec.RollbackTo != nil && s.d.Generation != s.d.Status.ObservedGeneration {
-		all = append(all, Event{v1alpha1.EventRollbackWaits, "The rollback waits, because the deployment is paused; set spec.paused to false, or remove spec.rollbackTo"})
+		all = append(all, Event{
+			v1alpha1.EventRollbackWaits, "The rollback waits, because the deployment is paused; set spec.paused to false, or remove spec.rollbackTo",
+		})
 	}
 	return all
 }

@@ -105,7 +105,9 @@ func TestCounts(t *testing.T) {
 // of before.
 func TestFailedMachines(t *testing.T) {
 	summary := func(name, set string) v1alpha1.MachineSummary {
-		return v1alpha1.MachineSummary{Name: name, ProviderID: "cloud://" + name, OwnerRef: set, LastOperation: v1alpha1.LastOperation{Description: "why " + name}}
+		return v1alpha1.MachineSummary{
+			Name: name, ProviderID: "cloud://" + name, OwnerRef: set, LastOperation: v1alpha1.LastOperation{Description: "why " + name},
+		}
 	}
 	d := deployment(5)
 	gone := summary("gone", "gone")

@@ -56,7 +56,9 @@ func selectingOf(d *v1alpha1.MachineDeployment) string {
 //	unshown       the cache does not show it
 func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string) {
 	s.Helper()
-	m.UID, m.OwnerReferences = types.UID(m.Name), []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
+	m.UID, m.OwnerReferences = types.UID(m.Name), []metav1.OwnerReference{
+		*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet")),
+	}
 	m.Labels, m.Annotations = maps.Clone(set.Spec.Template.Labels), maps.Clone(set.Spec.Template.Annotations)
 	m.Labels[v1alpha1.LabelNode] = m.Name + "-node"
 	m.Annotations[v1alpha1.AnnotationOrdinal] = "0"
@@ -100,7 +102,9 @@ func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string
 			delete(node.Annotations, v1alpha1.AnnotationUpdateTo)
 		case "waiting":
 			node.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}}
-			node.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: v1alpha1.NodeReasonUpdateSuccessful}}
+			node.Status.Conditions = []corev1.NodeCondition{
+				{Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: v1alpha1.NodeReasonUpdateSuccessful},
+			}
 		default:
 			s.Fatalf("what is %q of a Node?", word)
 		}

@@ -151,7 +151,8 @@ func (s *story) progressing(words []string) {
 	}
 	at := metav1.NewTime(born.Add(-age))
 	s.w.Deployment.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{
-		Type: v1alpha1.MachineDeploymentProgressing, Status: corev1.ConditionStatus(status), Reason: reason, LastUpdateTime: at, LastTransitionTime: at,
+		Type: v1alpha1.MachineDeploymentProgressing, Status: corev1.ConditionStatus(status), Reason: reason, LastUpdateTime: at,
+		LastTransitionTime: at,
 	}}
 	s.w.Deployment.Status.ObservedGeneration = s.w.Deployment.Generation
 }
@@ -202,11 +203,13 @@ func (s *story) set(words []string) {
 			}}
 		case "invalid":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
-				Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: cmp.Or(value, v1alpha1.ReasonInvalidSpec), Message: "its intents cannot be read",
+				Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: cmp.Or(value, v1alpha1.ReasonInvalidSpec),
+				Message: "its intents cannot be read",
 			}}
 		case "held":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
-				Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation, Message: "Deletions are held by a person",
+				Type: v1alpha1.MachineSetDeletionsHeld, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonHoldAnnotation,
+				Message: "Deletions are held by a person",
 			}}
 		case "heard":
 			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
@@ -257,7 +260,9 @@ func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	case "Terminating":
 		m.DeletionTimestamp = &now
 	case "Preserved":
-		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &metav1.Time{Time: born.Add(time.Hour)}}
+		m.Status.CurrentStatus = v1alpha1.CurrentStatus{
+			Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &metav1.Time{Time: born.Add(time.Hour)},
+		}
 		set.Status.PreservedFailedReplicas++
 	case "Expired":
 		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &now}
@@ -369,7 +374,8 @@ func describe(was, is *v1alpha1.MachineSet) string {
 	}
 	short := map[string]string{
 		v1alpha1.AnnotationRolling: "kept", v1alpha1.AnnotationPreferNoSchedule: "tainted", v1alpha1.AnnotationRevision: "revision",
-		v1alpha1.AnnotationDesiredReplicas: "for", v1alpha1.AnnotationMaxReplicas: "max", v1alpha1.AnnotationRevisionHistory: "was", "mine": "mine",
+		v1alpha1.AnnotationDesiredReplicas: "for", v1alpha1.AnnotationMaxReplicas: "max", v1alpha1.AnnotationRevisionHistory: "was",
+		"mine": "mine",
 		v1alpha1.AnnotationLastReplicaChangeByScaler: "heard", v1alpha1.AnnotationReplacedBy: "by",
 	}
 	for _, key := range slices.Sorted(maps.Keys(short)) {

@@ -13,14 +13,20 @@ import (
 // The timeouts of a deployment reach each set that has machines, also those that are being deleted.
 // A set without machines keeps those of its revision, which a rollback restores.
 func TestTimeoutsReachOldSetsWithMachines(t *testing.T) {
-	for _, strategy := range []v1alpha1.MachineDeploymentStrategyType{v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType} {
+	for _, strategy := range []v1alpha1.MachineDeploymentStrategyType{
+		v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType,
+	} {
 		st := newStory(t)
 		st.w.Deployment.Spec.Strategy.Type = strategy
-		for _, set := range []string{"empty size=0", "leaving size=0 Terminating", "old size=2 revision=2 Running Running", "b size=1 revision=3 Pending"} {
+		for _, set := range []string{
+			"empty size=0", "leaving size=0 Terminating", "old size=2 revision=2 Running Running", "b size=1 revision=3 Pending",
+		} {
 			st.set(strings.Fields(set))
 		}
 		st.deployment([]string{"revision=3"})
-		st.w.Deployment.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: time.Minute}}
+		st.w.Deployment.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
+			MachineDrainTimeout: &metav1.Duration{Duration: time.Minute},
+		}
 		reached := map[string]bool{}
 		v := Decide(st.w)
 		for v.Do == ReadLive || v.Do == ListSets || v.Do == Save {

@@ -52,11 +52,13 @@ func isClosed(set *v1alpha1.MachineSet) bool {
 func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.Machine {
 	m = m.DeepCopy()
 	others := slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID || o.UID == to.UID })
-	m.OwnerReferences = append([]metav1.OwnerReference{*metav1.NewControllerRef(to, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}, others...)
+	m.OwnerReferences = append([]metav1.OwnerReference{*metav1.NewControllerRef(to, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
+		others...)
 	m.Labels = exchange(m.Labels, machinefacts.TemplateLabels(&from.Spec.Template), machinefacts.TemplateLabels(&to.Spec.Template))
 	m.Labels = exchange(m.Labels, from.Spec.Selector.MatchLabels, to.Spec.Selector.MatchLabels)
 	m.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
-	m.Annotations = exchange(m.Annotations, machinefacts.TemplateAnnotations(&from.Spec.Template), machinefacts.TemplateAnnotations(&to.Spec.Template))
+	m.Annotations = exchange(m.Annotations, machinefacts.TemplateAnnotations(&from.Spec.Template),
+		machinefacts.TemplateAnnotations(&to.Spec.Template))
 	delete(m.Annotations, v1alpha1.AnnotationOrdinal) // it counts the machines that the other set has created
 	m.Spec.Class = to.Spec.Template.Spec.Class
 	return m

@@ -19,7 +19,9 @@ import (
 // what Decide writes. A field that no code fills, or whose sources testdata/status/world.yaml does
 // not have, is reported.
 func TestWholeStatus(t *testing.T) {
-	w := World{Now: born, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{}, Nodes: map[string]*corev1.Node{}}
+	w := World{
+		Now: born, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{}, Nodes: map[string]*corev1.Node{},
+	}
 	content, err := os.ReadFile("testdata/status/world.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -125,7 +125,8 @@ func (b *balancing) deleteSurplus() (v Verdict, decided bool) {
 
 func (b *balancing) record() (v Verdict, decided bool) {
 	removesObserved := b.allObserved() && !b.w.KeepObserved
-	if !grew(b.recorded, b.next) && !removesObserved && !isStale(b.w, b.recorded) && b.withdrawn == 0 && obsoleteDeletions(b.w, b.recorded) == 0 {
+	if !grew(b.recorded, b.next) && !removesObserved && !isStale(b.w, b.recorded) && b.withdrawn == 0 &&
+		obsoleteDeletions(b.w, b.recorded) == 0 {
 		return Verdict{}, false
 	}
 	set := b.w.Set.DeepCopy()

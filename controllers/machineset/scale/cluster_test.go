@@ -101,7 +101,8 @@ func (c *cluster) observe(current bool) World {
 		c.shownSet = rapid.IntRange(max(c.shownSet, c.written), len(c.sets)-1).Draw(c.t, "cache of the set")
 	}
 	w := World{Now: c.now, Set: c.sets[c.shownSet], Held: c.held, Done: Done{
-		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+		Created: map[int64]bool{}, Occupied: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
+		Adopted: map[types.UID]bool{},
 		Updated: map[types.UID]bool{},
 	}}
 	for _, uid := range slices.Sorted(maps.Keys(c.history[c.shown])) {
@@ -157,7 +158,8 @@ func (c *cluster) pass(current bool) {
 				if c.held && !machinefacts.NeverRan(m) {
 					c.t.Fatalf("machine %s in phase %q is deleted while deletions are held", m.Name, m.Status.CurrentStatus.Phase)
 				}
-				if in, err := machinefacts.ReadIntents(w.Set); err == nil && machinefacts.IsFrozen(w.Set) && slices.ContainsFunc(in.Delete, func(d machinefacts.Deletion) bool { return d.UID == m.UID && d.Failed }) {
+				if in, err := machinefacts.ReadIntents(w.Set); err == nil && machinefacts.IsFrozen(w.Set) &&
+					slices.ContainsFunc(in.Delete, func(d machinefacts.Deletion) bool { return d.UID == m.UID && d.Failed }) {
 					c.t.Fatalf("machine %s is replaced in a set that is frozen", m.Name)
 				}
 				if c.dies() {

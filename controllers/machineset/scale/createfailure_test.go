@@ -14,7 +14,9 @@ import (
 func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 	failed := func(kind v1alpha1.MachineOperationType) func(*v1alpha1.Machine) {
 		return func(m *v1alpha1.Machine) {
-			m.Status.LastOperation = v1alpha1.LastOperation{Type: kind, State: v1alpha1.MachineStateFailed, ErrorCode: "ResourceExhausted", Description: "no quota"}
+			m.Status.LastOperation = v1alpha1.LastOperation{
+				Type: kind, State: v1alpha1.MachineStateFailed, ErrorCode: "ResourceExhausted", Description: "no quota",
+			}
 		}
 	}
 	uncreatable := []*v1alpha1.Machine{
@@ -29,7 +31,11 @@ func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
 	}{
 		{"nothing fails", World{Owned: []*v1alpha1.Machine{labeled("a", v1alpha1.MachineRunning)}}, nil},
 		{"the cloud refuses VMs", World{Owned: uncreatable}, []string{cloud}},
-		{"the cloud keeps a VM", World{Owned: []*v1alpha1.Machine{labeled("a", v1alpha1.MachineTerminating, ending, failed(v1alpha1.MachineOperationDelete))}}, nil},
+		{
+			"the cloud keeps a VM",
+			World{Owned: []*v1alpha1.Machine{labeled("a", v1alpha1.MachineTerminating, ending, failed(v1alpha1.MachineOperationDelete))}},
+			nil,
+		},
 		{"the API server refuses a create", World{Done: Done{CreateError: "a webhook"}}, []string{"ReplicaFailure=True/FailedCreate: a webhook"}},
 		{"the API server refuses a delete", World{Done: Done{DeleteError: "a webhook"}}, []string{"ReplicaFailure=True/FailedDelete: a webhook"}},
 		{"both", World{Owned: uncreatable, Done: Done{CreateError: "a quota"}}, []string{"ReplicaFailure=True/FailedCreate: a quota", cloud}},

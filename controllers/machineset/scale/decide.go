@@ -147,6 +147,7 @@ func release(w World) Verdict {
 func invalid(w World, reason, problem string) Verdict {
 	set := w.Set.DeepCopy()
 	set.Status.ObservedGeneration = set.Generation
-	machinefacts.SetConditionOfSet(&set.Status, v1alpha1.MachineSetValid, machinefacts.False(reason, "The MachineSet is not acted on until it is corrected: "+problem), w.Now)
+	machinefacts.SetConditionOfSet(&set.Status, v1alpha1.MachineSetValid,
+		machinefacts.False(reason, "The MachineSet is not acted on until it is corrected: "+problem), w.Now)
 	return Verdict{Do: Rest, Set: set, Events: statusEvents(w, set.Status)}
 }

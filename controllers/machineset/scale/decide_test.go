@@ -82,11 +82,17 @@ func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
 			}}
-			set.Spec = v1alpha1.MachineSetSpec{Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
-			}}
-			w := World{Now: born, Set: set, Disruptions: tc.disruptions, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}, "kept-uid": {}}}}
+			set.Spec = v1alpha1.MachineSetSpec{
+				Replicas: 2,
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+				Template: v1alpha1.MachineTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+					Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+				},
+			}
+			w := World{
+				Now: born, Set: set, Disruptions: tc.disruptions, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}, "kept-uid": {}}},
+			}
 			for _, name := range []string{"m", "kept"} {
 				m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Labels: map[string]string{"a": "b"}}}
 				m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
@@ -123,12 +129,20 @@ func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
 			}}
-			set.Spec = v1alpha1.MachineSetSpec{Replicas: 1, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
-			}}
-			machinefacts.Intents{Next: 2, Create: []int64{1}, Delete: []machinefacts.Deletion{{Name: "m", UID: "m-uid", Failed: tc.failed}}}.Write(set)
-			w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{machine(tc.phase)}, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}}}}
+			set.Spec = v1alpha1.MachineSetSpec{
+				Replicas: 1,
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+				Template: v1alpha1.MachineTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+					Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+				},
+			}
+			machinefacts.Intents{
+				Next: 2, Create: []int64{1}, Delete: []machinefacts.Deletion{{Name: "m", UID: "m-uid", Failed: tc.failed}},
+			}.Write(set)
+			w := World{
+				Now: born, Set: set, Owned: []*v1alpha1.Machine{machine(tc.phase)}, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}}},
+			}
 			v := Decide(w)
 			if v.Do != tc.want {
 				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
@@ -164,10 +178,13 @@ func TestForgedIntents(t *testing.T) {
 				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
 				Annotations: map[string]string{v1alpha1.AnnotationIntents: tc.intents},
 			}}
-			set.Spec = v1alpha1.MachineSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
-			}}
+			set.Spec = v1alpha1.MachineSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+				Template: v1alpha1.MachineTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+					Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+				},
+			}
 			v := Decide(World{Now: born, Set: set})
 			if tc.valid {
 				if v.Do != Create {
@@ -179,7 +196,8 @@ func TestForgedIntents(t *testing.T) {
 				t.Fatalf("%s, want %s with a condition", v.Do, Rest)
 			}
 			is := v.Set.Status.Conditions[0]
-			if is.Type != v1alpha1.MachineSetValid || is.Status != corev1.ConditionFalse || !strings.Contains(is.Message, "remove the annotation") || len(is.Message) > bounded.Message {
+			if is.Type != v1alpha1.MachineSetValid || is.Status != corev1.ConditionFalse || !strings.Contains(is.Message, "remove the annotation") ||
+				len(is.Message) > bounded.Message {
 				t.Errorf("condition %s=%s: %s", is.Type, is.Status, is.Message)
 			}
 		})

@@ -35,13 +35,17 @@ func TestExtremeNumbers(t *testing.T) {
 		w.Live = &Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
 		for i := range rapid.IntRange(0, 5).Draw(t, "machines") {
 			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprint("m", i), UID: types.UID(fmt.Sprint("m", i)), CreationTimestamp: metav1.NewTime(born), Labels: map[string]string{"a": "b"},
+				Name: fmt.Sprint("m", i), UID: types.UID(fmt.Sprint("m", i)), CreationTimestamp: metav1.NewTime(born),
+				Labels: map[string]string{"a": "b"},
 			}}
-			m.Annotations = map[string]string{v1alpha1.AnnotationPriority: rapid.SampledFrom([]string{"1", "3", "99999999999999999999", "-1", ""}).Draw(t, "priority")}
+			m.Annotations = map[string]string{
+				v1alpha1.AnnotationPriority: rapid.SampledFrom([]string{"1", "3", "99999999999999999999", "-1", ""}).Draw(t, "priority"),
+			}
 			if rapid.Bool().Draw(t, "kept") {
 				m.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveAuto
 			}
-			m.Status.CurrentStatus.Phase = rapid.SampledFrom([]v1alpha1.MachinePhase{v1alpha1.MachineRunning, v1alpha1.MachineFailed}).Draw(t, "phase")
+			m.Status.CurrentStatus.Phase = rapid.SampledFrom([]v1alpha1.MachinePhase{v1alpha1.MachineRunning, v1alpha1.MachineFailed}).Draw(t,
+				"phase")
 			w.Owned = append(w.Owned, m)
 			w.Live.Owned[m.UID] = &m.ObjectMeta
 			w.Disruptions = append(w.Disruptions, disruption.Disruption{UID: m.UID})
@@ -61,7 +65,8 @@ func TestExtremeNumbers(t *testing.T) {
 			w.Set = v.Set
 			v = Decide(w)
 		}
-		if replicas := set.Spec.Replicas; (replicas < 0 || replicas > 1_000_000) && (v.Do != Rest || machinefacts.MachineSetCondition(&v.Set.Status, v1alpha1.MachineSetValid) == nil) {
+		if replicas := set.Spec.Replicas; (replicas < 0 || replicas > 1_000_000) &&
+			(v.Do != Rest || machinefacts.MachineSetCondition(&v.Set.Status, v1alpha1.MachineSetValid) == nil) {
 			t.Fatalf("replicas %d: Do = %s, status %+v", replicas, v.Do, v.Set.Status)
 		}
 	})

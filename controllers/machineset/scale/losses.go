@@ -34,7 +34,8 @@ func creationDelayed(w World) machinefacts.Condition {
 		return machinefacts.Condition{}
 	}
 	return machinefacts.True(v1alpha1.ReasonMachinesFailEarly,
-		fmt.Sprintf("%d times in a row a machine failed soon after its creation; the next is not created before %s; Events SuccessfulDelete of the MachineSet name the machines and why they failed; "+
+		fmt.Sprintf("%d times in a row a machine failed soon after its creation; the next is not created before %s; "+
+			"Events SuccessfulDelete of the MachineSet name the machines and why they failed; "+
 			"correct the template or its MachineClass", l.Count, l.Until.UTC().Format(time.RFC3339)))
 }
 

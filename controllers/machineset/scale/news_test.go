@@ -12,7 +12,9 @@ import (
 // TestEventsOfWhatIsRefused: each refusal has an Event, also when there are two in one pass, and
 // none is emitted twice.
 func TestEventsOfWhatIsRefused(t *testing.T) {
-	create, remove := Event{Reason: v1alpha1.ReasonFailedCreate, Message: "a quota"}, Event{Reason: v1alpha1.ReasonFailedDelete, Message: "a webhook"}
+	create, remove := Event{
+		Reason: v1alpha1.ReasonFailedCreate, Message: "a quota",
+	}, Event{Reason: v1alpha1.ReasonFailedDelete, Message: "a webhook"}
 	failure := func(reason string) []v1alpha1.MachineSetCondition {
 		return []v1alpha1.MachineSetCondition{{Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue, Reason: reason}}
 	}

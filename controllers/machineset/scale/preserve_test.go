@@ -51,10 +51,14 @@ func TestAutoPreserve(t *testing.T) {
 	}{
 		{"none may be", 0, []*v1alpha1.Machine{failed(1, nil)}, nil},
 		{"one", 1, []*v1alpha1.Machine{failed(1, nil)}, map[string]string{"m1": v1alpha1.PreserveAuto}},
-		{"the newest", 2, []*v1alpha1.Machine{failed(1, nil), failed(3, nil), failed(2, nil)}, map[string]string{"m1": v1alpha1.PreserveAuto, "m2": v1alpha1.PreserveAuto}},
+		{"the newest", 2, []*v1alpha1.Machine{failed(1, nil), failed(3, nil), failed(2, nil)}, map[string]string{
+			"m1": v1alpha1.PreserveAuto, "m2": v1alpha1.PreserveAuto,
+		}},
 		{"no room", 1, []*v1alpha1.Machine{failed(1, nil), failed(2, auto)}, nil},
 		{"some room", 2, []*v1alpha1.Machine{failed(1, nil), failed(3, nil), failed(2, auto)}, map[string]string{"m1": v1alpha1.PreserveAuto}},
-		{"too many: the oldest", 1, []*v1alpha1.Machine{failed(1, auto), failed(3, auto), failed(2, auto)}, map[string]string{"m3": "", "m2": ""}},
+		{
+			"too many: the oldest", 1, []*v1alpha1.Machine{failed(1, auto), failed(3, auto), failed(2, auto)}, map[string]string{"m3": "", "m2": ""},
+		},
 		{"no more at all", 0, []*v1alpha1.Machine{failed(1, auto)}, map[string]string{"m1": ""}},
 		{"not failed", 1, []*v1alpha1.Machine{unhealthy}, nil},
 		{"requested", 1, []*v1alpha1.Machine{failed(1, saying(v1alpha1.PreserveNow)), failed(2, saying(v1alpha1.PreserveWhenFailed))}, nil},
@@ -96,13 +100,17 @@ func TestIsToBeReplaced(t *testing.T) {
 		{"chosen", failed(1, saying(v1alpha1.PreserveAuto)), false},
 		{"not to be preserved", failed(1, saying(v1alpha1.PreserveFalse)), true},
 		{"asked for in words that mean nothing", failed(1, saying("always")), true},
-		{"asked for by its Node", failed(1, map[string]string{v1alpha1.AnnotationLastAppliedNodePreserveValue: v1alpha1.PreserveWhenFailed}), false},
+		{
+			"asked for by its Node", failed(1, map[string]string{v1alpha1.AnnotationLastAppliedNodePreserveValue: v1alpha1.PreserveWhenFailed}),
+			false,
+		},
 		{"refused by its Node", failed(1, map[string]string{
 			v1alpha1.AnnotationLastAppliedNodePreserveValue: v1alpha1.PreserveFalse, v1alpha1.AnnotationPreserve: v1alpha1.PreserveNow,
 		}), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := isToBeReplaced(World{Now: born, Set: labeledSet(), Disruptions: []disruption.Disruption{{UID: tc.machine.UID}}}, tc.machine); got != tc.want {
+			if got := isToBeReplaced(World{Now: born, Set: labeledSet(), Disruptions: []disruption.Disruption{{UID: tc.machine.UID}}},
+				tc.machine); got != tc.want {
 				t.Errorf("to be replaced: %v, want %v", got, tc.want)
 			}
 		})
@@ -115,7 +123,9 @@ func TestAChosenMachineIsNotReplacedBeforeItIsMarked(t *testing.T) {
 	m := failed(1, nil)
 	m.Labels = map[string]string{"a": "b"}
 	set := &v1alpha1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "s", UID: "s", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
+		},
 		Spec: v1alpha1.MachineSetSpec{
 			Replicas: 1, AutoPreserveFailedMachineMax: 1,
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
@@ -245,7 +255,8 @@ func (f *flock) decide() {
 	f.machines = slices.DeleteFunc(f.machines, func(m *v1alpha1.Machine) bool {
 		replaced := isToBeReplaced(w, m)
 		expiry := m.Status.CurrentStatus.PreserveExpiryTime
-		if value := m.Annotations[v1alpha1.AnnotationPreserve]; replaced && expiry != nil && expiry.After(f.now) && value != v1alpha1.PreserveFalse {
+		if value := m.Annotations[v1alpha1.AnnotationPreserve]; replaced && expiry != nil && expiry.After(f.now) &&
+			value != v1alpha1.PreserveFalse {
 			f.Fatalf("%s is replaced, which is preserved until %s", m.Name, expiry)
 		}
 		return replaced

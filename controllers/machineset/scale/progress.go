@@ -110,5 +110,6 @@ func isObsolete(w World, d machinefacts.Deletion, m *v1alpha1.Machine) bool {
 // isDeletionObsolete reports whether the machine is recorded for deletion and, in its current
 // state, does not have to be deleted.
 func isDeletionObsolete(w World, in machinefacts.Intents, m *v1alpha1.Machine) bool {
-	return m.DeletionTimestamp == nil && slices.ContainsFunc(in.Delete, func(d machinefacts.Deletion) bool { return d.UID == m.UID && isObsolete(w, d, m) })
+	return m.DeletionTimestamp == nil &&
+		slices.ContainsFunc(in.Delete, func(d machinefacts.Deletion) bool { return d.UID == m.UID && isObsolete(w, d, m) })
 }

@@ -49,7 +49,8 @@ func TestNextOrdinal(t *testing.T) {
 		machines []*v1alpha1.Machine
 		want     int64
 	}{
-		"none": {nil, 4}, "without an ordinal": {[]*v1alpha1.Machine{numbered(set, 9, "")}, 4}, "lower": {[]*v1alpha1.Machine{numbered(set, 3, "3")}, 4},
+		"none": {nil, 4}, "without an ordinal": {[]*v1alpha1.Machine{numbered(set, 9, "")}, 4},
+		"lower":        {[]*v1alpha1.Machine{numbered(set, 3, "3")}, 4},
 		"in any order": {[]*v1alpha1.Machine{numbered(set, 2, "2"), numbered(set, 7, "7"), numbered(set, 5, "5")}, 8},
 	} {
 		if got := nextOrdinal(World{Set: set, Owned: c.machines}, machinefacts.Intents{Next: 4}); got != c.want {
@@ -61,7 +62,8 @@ func TestNextOrdinal(t *testing.T) {
 // An ordinal whose name another object has is not awaited: its machine cannot be created.
 func TestOccupiedOrdinalIsNotAwaited(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s"}}
-	out := withoutObserved(World{Set: set, Done: Done{Occupied: map[int64]bool{1: true}}}, machinefacts.Intents{Next: 3, Create: []int64{1, 2}})
+	out := withoutObserved(World{Set: set, Done: Done{Occupied: map[int64]bool{1: true}}},
+		machinefacts.Intents{Next: 3, Create: []int64{1, 2}})
 	if want := []int64{2}; !slices.Equal(out.Create, want) {
 		t.Errorf("to create: %v, want %v", out.Create, want)
 	}

@@ -36,7 +36,9 @@ type rule struct {
 // rules are the order of deletion: the first rule that distinguishes two machines decides.
 func rules() []rule {
 	return []rule{
-		{"1 not preserved, then preserved automatically, then preserved by request", func(a, b rankKey) int { return cmp.Compare(a.preserved, b.preserved) }},
+		{"1 not preserved, then preserved automatically, then preserved by request", func(a, b rankKey) int {
+			return cmp.Compare(a.preserved, b.preserved)
+		}},
 		{"2 preservation that ends earlier", func(a, b rankKey) int { return a.expiry.Compare(b.expiry) }},
 		{"3 lower priority annotation", func(a, b rankKey) int { return cmp.Compare(a.priority, b.priority) }},
 		{"4 marked for deletion, the earlier mark first", compareMarks},

@@ -22,8 +22,9 @@ func whyNamed(w World, m *v1alpha1.Machine) receipt.Reason {
 // whyFailed returns the reason for a machine that has failed, or is outdated, and is replaced.
 func whyFailed(w World, m *v1alpha1.Machine) receipt.Reason {
 	if isOutdated(w, m) {
-		return receipt.Because(receipt.CreationFailed, fmt.Sprintf("could not be created from MachineClass %s, the template names MachineClass %s",
-			m.Spec.Class.Name, w.Set.Spec.Template.Spec.Class.Name))
+		return receipt.Because(receipt.CreationFailed,
+			fmt.Sprintf("could not be created from MachineClass %s, the template names MachineClass %s",
+				m.Spec.Class.Name, w.Set.Spec.Template.Spec.Class.Name))
 	}
 	since := m.Status.CurrentStatus.LastUpdateTime
 	for _, d := range w.Disruptions {
@@ -88,7 +89,8 @@ func reasons(machines []*v1alpha1.Machine, why func(uid types.UID) (is receipt.R
 func leaving(w World, in machinefacts.Intents) []machinefacts.Deletion {
 	all := slices.DeleteFunc(slices.Concat(in.Leaving, in.Delete), func(d machinefacts.Deletion) bool {
 		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
-			return m.UID == d.UID && m.DeletionTimestamp != nil && m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating && !w.Undecodable[m.UID]
+			return m.UID == d.UID && m.DeletionTimestamp != nil && m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating &&
+				!w.Undecodable[m.UID]
 		})
 	})
 	return all[max(len(all)-burst, 0):]

@@ -21,7 +21,8 @@ import (
 func reasonWorld(replicas int32, names ...string) World {
 	w := World{Now: born.Add(time.Hour), Set: &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Annotations: map[string]string{}, Finalizers: []string{v1alpha1.FinalizerName},
+			Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Annotations: map[string]string{},
+			Finalizers: []string{v1alpha1.FinalizerName},
 		},
 	}, Done: Done{Refused: map[types.UID]bool{}}}
 	labels := map[string]string{"a": "b"}
@@ -30,7 +31,8 @@ func reasonWorld(replicas int32, names ...string) World {
 	w.Live = &Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
 	for i, name := range names {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(name), Labels: labels, Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(born.Add(time.Duration(i) * time.Minute)),
+			Name: name, UID: types.UID(name), Labels: labels, Annotations: map[string]string{},
+			CreationTimestamp: metav1.NewTime(born.Add(time.Duration(i) * time.Minute)),
 		}, Spec: w.Set.Spec.Template.Spec}
 		m.Status.CurrentStatus.Phase = v1alpha1.MachineRunning
 		w.Owned, w.Live.Owned[m.UID] = append(w.Owned, m), &m.ObjectMeta
@@ -64,7 +66,9 @@ func TestEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
 			w.Owned[1].Annotations[v1alpha1.AnnotationPriority] = "2"
 			return w
 		}, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, selected by rule 3 lower priority annotation"}},
-		{"scaled down to none", func() World { return reasonWorld(0, "m") }, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "1 machines for 0 replicas"}},
+		{"scaled down to none", func() World { return reasonWorld(0, "m") }, receipt.Reason{
+			Rule: receipt.ScaledDown, Evidence: "1 machines for 0 replicas",
+		}},
 		{"scaled down, named by the autoscaler", func() World {
 			w := reasonWorld(2, "n", "m", "o")
 			w.Owned[1].Annotations[v1alpha1.AnnotationPriority] = v1alpha1.PriorityTriggered
@@ -76,7 +80,9 @@ func TestEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
 			w.Owned[0].Annotations[v1alpha1.AnnotationMarkedForDeletionTime] = "2024-01-01T00:00:00Z"
 			w.Set.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler] = "2024-01-01T00:00:01Z"
 			return w
-		}, receipt.Reason{Rule: receipt.NamedByAutoscaler, Evidence: "priority 1 set by a client, marked for deletion at 2024-01-01T00:00:00Z; replicas 1"}},
+		}, receipt.Reason{
+			Rule: receipt.NamedByAutoscaler, Evidence: "priority 1 set by a client, marked for deletion at 2024-01-01T00:00:00Z; replicas 1",
+		}},
 		{"rolled out", func() World {
 			w := reasonWorld(1, "m", "n")
 			w.Set.Annotations[v1alpha1.AnnotationReplacedBy] = "new"

@@ -216,7 +216,9 @@ func (b *bench) addLive(words []string) {
 	}
 	for _, word := range words {
 		name, reported, _ := strings.Cut(word, ":")
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{}}}
+		m := &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{}},
+		}
 		if i := slices.IndexFunc(b.Owned, func(m *v1alpha1.Machine) bool { return m.UID == types.UID(name) }); i >= 0 {
 			m = b.Owned[i].DeepCopy()
 		}
@@ -300,7 +302,8 @@ func (b *bench) describe(v Verdict) string {
 		if v.AllObserved {
 			lines = append(lines, "observed intents are still recorded")
 		}
-		lines[0] += fmt.Sprintf(": %d there, %d ready, %d available", v.Set.Status.Replicas, v.Set.Status.ReadyReplicas, v.Set.Status.AvailableReplicas)
+		lines[0] += fmt.Sprintf(": %d there, %d ready, %d available",
+			v.Set.Status.Replicas, v.Set.Status.ReadyReplicas, v.Set.Status.AvailableReplicas)
 		if v.Wake > 0 {
 			lines[0] += fmt.Sprintf("; again in %s", v.Wake)
 		}

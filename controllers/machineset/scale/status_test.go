@@ -18,7 +18,9 @@ import (
 type counts struct{ All, Labeled, Ready, Available, Preserved, Auto int32 }
 
 func countsOf(s v1alpha1.MachineSetStatus) counts {
-	return counts{s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, s.PreservedFailedReplicas, s.AutoPreserveFailedMachineCount}
+	return counts{
+		s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, s.PreservedFailedReplicas, s.AutoPreserveFailedMachineCount,
+	}
 }
 
 // labeledSet selects less than its template gives to its machines.
@@ -67,9 +69,17 @@ func TestCounts(t *testing.T) {
 		{"unknown", labeled("8", v1alpha1.MachineUnknown), counts{All: 1, Labeled: 1}},
 		{"failed", labeled("9", v1alpha1.MachineFailed), counts{All: 1, Labeled: 1}},
 		{"failed, and preserved", labeled("10", v1alpha1.MachineFailed, kept), counts{All: 1, Labeled: 1, Preserved: 1}},
-		{"failed, and preserved unasked", labeled("11", v1alpha1.MachineFailed, kept, preservedAutomatically), counts{All: 1, Labeled: 1, Preserved: 1, Auto: 1}},
-		{"failed, and to be preserved unasked", labeled("12", v1alpha1.MachineFailed, preservedAutomatically), counts{All: 1, Labeled: 1, Auto: 1}},
-		{"failed, preserved unasked, and ends", labeled("13", v1alpha1.MachineFailed, kept, preservedAutomatically, ending), counts{All: 1, Labeled: 1}},
+		{"failed, and preserved unasked", labeled("11", v1alpha1.MachineFailed, kept, preservedAutomatically), counts{
+			All: 1, Labeled: 1, Preserved: 1, Auto: 1,
+		}},
+		{
+			"failed, and to be preserved unasked", labeled("12", v1alpha1.MachineFailed, preservedAutomatically),
+			counts{All: 1, Labeled: 1, Auto: 1},
+		},
+		{
+			"failed, preserved unasked, and ends", labeled("13", v1alpha1.MachineFailed, kept, preservedAutomatically, ending),
+			counts{All: 1, Labeled: 1},
+		},
 		{"failed, and preserved, with other labels", labeled("14", v1alpha1.MachineFailed, kept, unlabeled), counts{All: 1, Preserved: 1}},
 		{"failed, and the time of its preservation is over", labeled("15", v1alpha1.MachineFailed, overdue), counts{All: 1, Labeled: 1}},
 		{"available, with other labels", labeled("16", v1alpha1.MachineAvailable, unlabeled), counts{All: 1, Available: 1}},
@@ -84,7 +94,8 @@ func TestCounts(t *testing.T) {
 	}
 	set := labeledSet()
 	set.Status = v1alpha1.MachineSetStatus{ // of a pass before, of which nothing may be left
-		Replicas: 50, FullyLabeledReplicas: 50, ReadyReplicas: 50, AvailableReplicas: 50, PreservedFailedReplicas: 50, AutoPreserveFailedMachineCount: 50,
+		Replicas: 50, FullyLabeledReplicas: 50, ReadyReplicas: 50, AvailableReplicas: 50, PreservedFailedReplicas: 50,
+		AutoPreserveFailedMachineCount: 50,
 	}
 	want := counts{All: 16, Labeled: 13, Ready: 3, Available: 5, Preserved: 3, Auto: 2}
 	if diff := cmp.Diff(want, countsOf(status(World{Now: born, Set: set, Owned: all}))); diff != "" {
@@ -151,7 +162,9 @@ func TestWakeWhenAPreservationEnds(t *testing.T) {
 // TestWaits has what no scenario of TestBalance shows.
 func TestWaits(t *testing.T) {
 	invalid, delayed, deleted := labeledSet(), labeledSet(), labeledSet()
-	invalid.Status.Conditions = []v1alpha1.MachineSetCondition{{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidSpec}}
+	invalid.Status.Conditions = []v1alpha1.MachineSetCondition{
+		{Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidSpec},
+	}
 	delayed.Spec.Replicas = 1
 	machinefacts.Intents{Losses: &machinefacts.Losses{Count: 2, Until: metav1.Time{Time: born.Add(time.Minute)}}}.Write(delayed)
 	deleted.DeletionTimestamp = &metav1.Time{Time: born}
@@ -212,14 +225,16 @@ func TestHeld(t *testing.T) {
 			set := labeledSet()
 			set.OwnerReferences, set.Spec.Replicas = []metav1.OwnerReference{{Controller: &isController}}, tc.replicas
 			if tc.before {
-				machinefacts.SetConditionOfSet(&set.Status, v1alpha1.MachineSetDeletionsHeld, machinefacts.Condition{Status: corev1.ConditionTrue}, born)
+				machinefacts.SetConditionOfSet(&set.Status, v1alpha1.MachineSetDeletionsHeld,
+					machinefacts.Condition{Status: corev1.ConditionTrue}, born)
 			}
 			if tc.change != nil {
 				tc.change(set)
 			}
 			s := status(World{Now: born, Set: set, Owned: tc.machines, Held: true, HeldBy: tc.by})
 			c := machinefacts.MachineSetCondition(&s, v1alpha1.MachineSetDeletionsHeld)
-			if (c != nil) != tc.want || c != nil && !tc.before && (c.Reason != v1alpha1.ReasonHoldAnnotation || !strings.Contains(c.Message, tc.by)) {
+			if (c != nil) != tc.want ||
+				c != nil && !tc.before && (c.Reason != v1alpha1.ReasonHoldAnnotation || !strings.Contains(c.Message, tc.by)) {
 				t.Errorf("condition %+v, want one: %v", c, tc.want)
 			}
 		})

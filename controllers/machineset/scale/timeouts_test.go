@@ -21,7 +21,9 @@ func TestTimeoutsReachMachinesInDeletion(t *testing.T) {
 		}
 	}
 	set := &v1alpha1.MachineSet{Spec: v1alpha1.MachineSetSpec{Template: v1alpha1.MachineTemplateSpec{Spec: of(time.Minute, "b")}}}
-	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}, Spec: of(time.Hour, "a")}
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m", DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)}}, Spec: of(time.Hour, "a"),
+	}
 	for _, phase := range []v1alpha1.MachinePhase{v1alpha1.MachineTerminating, v1alpha1.MachineFailed} {
 		m.Status.CurrentStatus.Phase = phase
 		changed := outOfStep(World{Set: set, Owned: []*v1alpha1.Machine{m}}, nil)

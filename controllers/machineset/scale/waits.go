@@ -32,7 +32,9 @@ func Waits(w World, v Verdict) string {
 		return "machines to be gone"
 	case set.DeletionTimestamp != nil:
 		return ""
-	case valid != nil && valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass && valid.Reason != v1alpha1.ReasonTargetUnavailable: // with these it does what it can
+	case valid != nil && valid.Status == corev1.ConditionFalse && valid.Reason != v1alpha1.ReasonInvalidClass &&
+		valid.Reason != v1alpha1.ReasonTargetUnavailable:
+		// With these it does what it can.
 		return "a correction by a user"
 	case w.Live != nil && !sees(w):
 		return "caches that are late"

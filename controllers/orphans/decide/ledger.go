@@ -104,9 +104,11 @@ func (l Ledger) Reserve(namespace string, suspects []Suspect, limit int) (next L
 	switch added := len(next.Reserved[namespace]) - before; {
 	case added == 0:
 	case before+added > limit:
-		return l, fmt.Sprintf("with these %d there would be %d deletions in this namespace within an hour; the limit is %d", added, before+added, limit)
+		return l,
+			fmt.Sprintf("with these %d there would be %d deletions in this namespace within an hour; the limit is %d", added, before+added, limit)
 	case all > FleetFactor*limit:
-		return l, fmt.Sprintf("with these %d there would be %d deletions in the fleet within an hour; the limit is %d", added, all, FleetFactor*limit)
+		return l, fmt.Sprintf("with these %d there would be %d deletions in the fleet within an hour; the limit is %d",
+			added, all, FleetFactor*limit)
 	}
 	return next, ""
 }

@@ -16,7 +16,9 @@ import (
 
 // vm returns a VM that was created for a Machine.
 func vm(id string, machine types.UID) driver.Resource {
-	return driver.Resource{Kind: driver.ResourceVM, ID: id, Namespace: "n", Machine: "name-of-" + string(machine), MachineUID: machine, NodeName: "node-" + id}
+	return driver.Resource{
+		Kind: driver.ResourceVM, ID: id, Namespace: "n", Machine: "name-of-" + string(machine), MachineUID: machine, NodeName: "node-" + id,
+	}
 }
 
 func uids(of ...types.UID) map[types.UID]bool {
@@ -60,11 +62,20 @@ func TestListing(t *testing.T) {
 		{name: "no UID", listed: []driver.Resource{untagged}},
 		{name: "listed twice", listed: []driver.Resource{vm("v", "gone"), vm("v", "gone")}, want: []string{"v"}},
 		{name: "one VM listed twice", listed: []driver.Resource{vm("v", "a"), vm("v", "a")}, machine: "v"},
-		{name: "two VMs, the first is the Machine's", listed: []driver.Resource{vm("v", "a"), vm("w", "a")}, machine: "v", want: []string{"w surplus"}},
-		{name: "two VMs, the second is the Machine's", listed: []driver.Resource{vm("v", "a"), vm("w", "a")}, machine: "w", want: []string{"v surplus"}},
+		{
+			name: "two VMs, the first is the Machine's", listed: []driver.Resource{vm("v", "a"), vm("w", "a")}, machine: "v",
+			want: []string{"w surplus"},
+		},
+		{
+			name: "two VMs, the second is the Machine's", listed: []driver.Resource{vm("v", "a"), vm("w", "a")}, machine: "w",
+			want: []string{"v surplus"},
+		},
 		{name: "two VMs, none is the Machine's", listed: []driver.Resource{vm("v", "a"), vm("w", "a")}, machine: "x"},
 		{name: "two VMs, the Machine names none", listed: []driver.Resource{vm("v", "a"), vm("w", "a")}},
-		{name: "three VMs", listed: []driver.Resource{vm("v", "a"), vm("w", "a"), vm("x", "a")}, machine: "x", want: []string{"v surplus", "w surplus"}},
+		{
+			name: "three VMs", listed: []driver.Resource{vm("v", "a"), vm("w", "a"), vm("x", "a")}, machine: "x",
+			want: []string{"v surplus", "w surplus"},
+		},
 	} {
 		l := NewListing("n", uids("a", "b"), Record{})
 		l.Add(tc.listed)
@@ -112,7 +123,9 @@ func TestRecord(t *testing.T) {
 		suspects []Suspect
 		want     map[Key]Entry
 	}{
-		{"still listed, and a new one", []Suspect{s, other}, map[Key]Entry{s.Key(): {Age: 90, Approved: true, Recorded: receipt.Accepted}, other.Key(): {}}},
+		{"still listed, and a new one", []Suspect{s, other}, map[Key]Entry{
+			s.Key(): {Age: 90, Approved: true, Recorded: receipt.Accepted}, other.Key(): {},
+		}},
 		{"not listed any more", []Suspect{other}, map[Key]Entry{other.Key(): {}}},
 		{"suspected for another reason", []Suspect{surplus}, map[Key]Entry{surplus.Key(): {}}},
 	} {
@@ -130,7 +143,9 @@ func TestWhatIsNotARecord(t *testing.T) {
 	for i := range MaxSuspects + 1 {
 		many.Suspects[Key(fmt.Sprint(i))] = Entry{Age: 1}
 	}
-	for _, text := range []string{"", "garbage", "[]", `{"scope":"s","suspects":{"k":"old"}}`, `{"scope":"another","suspects":{"k":{"age":9}}}`, many.Text()} {
+	for _, text := range []string{
+		"", "garbage", "[]", `{"scope":"s","suspects":{"k":"old"}}`, `{"scope":"another","suspects":{"k":{"age":9}}}`, many.Text(),
+	} {
 		if r := ParseRecord(text, "s"); len(r.Suspects) != 0 || r.Scope != "s" {
 			t.Errorf("%.40s is %v", text, r)
 		}
@@ -177,16 +192,25 @@ func TestConfirm(t *testing.T) {
 		why      string
 	}{
 		{name: "no Machine", entry: old, want: Delete, why: "suspected for 15m0s"},
-		{name: "other Machines", entry: old, machines: []machine{{"x", "y", "c", false}}, want: Delete, why: "no Machine has its UID or provider ID"},
+		{
+			name: "other Machines", entry: old, machines: []machine{{"x", "y", "c", false}}, want: Delete,
+			why: "no Machine has its UID or provider ID",
+		},
 		{name: "too young", entry: Entry{Age: 899}, want: Wait, why: "less than 15m0s"},
 		{name: "young and approved", entry: Entry{Age: 899, Approved: true}, want: Wait, why: "less than"},
 		{name: "the Machine is back", entry: old, machines: []machine{{"u", "", "c", false}}, want: Wait, why: "its Machine exists"},
 		{name: "the Machine is back, by its name", entry: old, byName: &Machine{UID: "u"}, want: Wait, why: "its Machine exists"},
-		{name: "a Machine of its name is another one", entry: old, byName: &Machine{UID: "new", ProviderID: "other"}, want: Delete, why: "suspected"},
+		{
+			name: "a Machine of its name is another one", entry: old, byName: &Machine{UID: "new", ProviderID: "other"}, want: Delete,
+			why: "suspected",
+		},
 		{name: "a Machine of its name has the VM", entry: old, byName: &Machine{UID: "new", ProviderID: "v"}, want: Wait, why: "provider ID"},
 		{name: "another Machine has the VM", entry: old, machines: []machine{{"x", "v", "c", false}}, want: Wait, why: "provider ID"},
 		{name: "a Machine without its class", entry: old, machines: []machine{{"x", "y", "gone", false}}, want: Wait, why: "MachineClass"},
-		{name: "a Machine without its class, and approved", entry: approved, machines: []machine{{"x", "y", "gone", false}}, want: Wait, why: "MachineClass"},
+		{
+			name: "a Machine without its class, and approved", entry: approved, machines: []machine{{"x", "y", "gone", false}}, want: Wait,
+			why: "MachineClass",
+		},
 		{name: "a Machine whose VM is not known", entry: old, machines: []machine{{unreadable: true}}, want: Wait, why: "decoded"},
 		{name: "its Node is not Ready", entry: old, node: NodeNotReady, want: Delete, why: "suspected"},
 		{name: "its Node is Ready", entry: old, node: NodeReady, want: Hold, why: "Ready"},
@@ -195,13 +219,28 @@ func TestConfirm(t *testing.T) {
 		{name: "its cluster is not available", entry: old, node: NodeUnread, want: Hold, why: "the target cluster is not available (why)"},
 		{name: "its cluster is not available, and approved", entry: approved, node: NodeUnread, want: Delete, why: "suspected"},
 		{name: "its Node is not known, and approved", entry: approved, node: NodeUnknown, want: Delete, why: "suspected"},
-		{name: "its Node is Ready, and its Machine is back", entry: approved, node: NodeReady, byName: &Machine{UID: "u"}, want: Wait, why: "exists"},
+		{
+			name: "its Node is Ready, and its Machine is back", entry: approved, node: NodeReady, byName: &Machine{UID: "u"}, want: Wait,
+			why: "exists",
+		},
 		{name: "surplus", entry: old, surplus: true, machines: []machine{{"u", "own", "c", false}}, byName: same, want: Delete, why: "suspected"},
 		{name: "surplus, the Machine is gone", entry: old, surplus: true, want: Wait, why: "no more"},
-		{name: "surplus, the Machine is gone by its name", entry: old, surplus: true, machines: []machine{{"u", "own", "c", false}}, want: Wait, why: "no more"},
-		{name: "surplus, the Machine names no VM", entry: old, surplus: true, machines: []machine{{"u", "", "c", false}}, byName: &Machine{UID: "u"}, want: Wait, why: "no VM"},
-		{name: "surplus, the Machine names another VM than before", entry: old, surplus: true, machines: []machine{{"u", "before", "c", false}}, byName: same, want: Wait, why: "another"},
-		{name: "surplus, and the Machine's after all", entry: old, surplus: true, machines: []machine{{"u", "v", "c", false}}, byName: &Machine{UID: "u", ProviderID: "v"}, want: Wait, why: "provider ID"},
+		{
+			name: "surplus, the Machine is gone by its name", entry: old, surplus: true, machines: []machine{{"u", "own", "c", false}}, want: Wait,
+			why: "no more",
+		},
+		{
+			name: "surplus, the Machine names no VM", entry: old, surplus: true, machines: []machine{{"u", "", "c", false}},
+			byName: &Machine{UID: "u"}, want: Wait, why: "no VM",
+		},
+		{
+			name: "surplus, the Machine names another VM than before", entry: old, surplus: true, machines: []machine{{"u", "before", "c", false}},
+			byName: same, want: Wait, why: "another",
+		},
+		{
+			name: "surplus, and the Machine's after all", entry: old, surplus: true, machines: []machine{{"u", "v", "c", false}},
+			byName: &Machine{UID: "u", ProviderID: "v"}, want: Wait, why: "provider ID",
+		},
 	} {
 		suspect := Suspect{Resource: vm("v", "u"), Surplus: tc.surplus}
 		machines := NewMachines([]Suspect{suspect}, map[string]bool{"c": true})
@@ -212,7 +251,9 @@ func TestConfirm(t *testing.T) {
 				machines.Add("m", Machine{m.uid, m.id}, m.class)
 			}
 		}
-		got := Confirm(Facts{Suspect: suspect, Entry: tc.entry, Age: 15 * time.Minute, Machines: machines, ByName: tc.byName, Node: tc.node, Unread: "why"})
+		got := Confirm(Facts{
+			Suspect: suspect, Entry: tc.entry, Age: 15 * time.Minute, Machines: machines, ByName: tc.byName, Node: tc.node, Unread: "why",
+		})
 		if got.Do != tc.want || !strings.Contains(got.Why, tc.why) {
 			t.Errorf("%s: %+v, want %d because of %q", tc.name, got, tc.want, tc.why)
 		}

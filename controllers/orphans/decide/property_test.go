@@ -15,7 +15,10 @@ import (
 func TestNothingOfAMachineIsDeleted(t *testing.T) {
 	worlds.Check(t, 50, func(t *rapid.T) {
 		names, classes := []types.UID{"u", "v", "w"}, []string{"c", "d", "gone"}
-		s := Suspect{Resource: vm(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), rapid.SampledFrom(names).Draw(t, "uid")), Surplus: rapid.Bool().Draw(t, "surplus")}
+		s := Suspect{
+			Resource: vm(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "id"), rapid.SampledFrom(names).Draw(t, "uid")),
+			Surplus:  rapid.Bool().Draw(t, "surplus"),
+		}
 		draw := func(what string) Machine {
 			return Machine{rapid.SampledFrom(names).Draw(t, what), rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, what+" id")}
 		}
@@ -26,7 +29,8 @@ func TestNothingOfAMachineIsDeleted(t *testing.T) {
 			exists, has, allClasses = exists || m.UID == s.MachineUID, has || m.ProviderID == s.ID, allClasses && class != "gone"
 		}
 		f := Facts{
-			Suspect: s, Age: 10 * time.Second, Machines: machines, Node: rapid.SampledFrom([]Node{NodeAbsent, NodeNotReady, NodeReady, NodeUnknown, NodeUnread}).Draw(t, "node"),
+			Suspect: s, Age: 10 * time.Second, Machines: machines,
+			Node:  rapid.SampledFrom([]Node{NodeAbsent, NodeNotReady, NodeReady, NodeUnknown, NodeUnread}).Draw(t, "node"),
 			Entry: Entry{Age: rapid.Int64Range(8, 12).Draw(t, "age"), Approved: rapid.Bool().Draw(t, "approved")},
 		}
 		if rapid.Bool().Draw(t, "by name") {

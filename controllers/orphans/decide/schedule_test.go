@@ -26,7 +26,8 @@ func TestSpaced(t *testing.T) {
 
 func TestDue(t *testing.T) {
 	const age = 13 * time.Minute
-	orphan, surplus, other := Suspect{Resource: vm("v", "gone")}, Suspect{Resource: vm("w", "a"), Surplus: true}, Suspect{Resource: vm("x", "b"), Surplus: true}
+	orphan, surplus, other := Suspect{Resource: vm("v", "gone")},
+		Suspect{Resource: vm("w", "a"), Surplus: true}, Suspect{Resource: vm("x", "b"), Surplus: true}
 	for name, c := range map[string]struct {
 		suspects []Suspect
 		ages     map[Key]Entry
@@ -36,7 +37,9 @@ func TestDue(t *testing.T) {
 		"an orphan waits for usual sweeps": {[]Suspect{orphan}, map[Key]Entry{orphan.Key(): {}}, 0},
 		"a new surplus VM":                 {[]Suspect{orphan, surplus}, map[Key]Entry{orphan.Key(): {Age: 600}, surplus.Key(): {}}, age + slack},
 		"an older surplus VM":              {[]Suspect{surplus}, map[Key]Entry{surplus.Key(): {Age: 300}}, 8*time.Minute + slack},
-		"the oldest counts":                {[]Suspect{surplus, other}, map[Key]Entry{surplus.Key(): {Age: 60}, other.Key(): {Age: 300}}, 8*time.Minute + slack},
+		"the oldest counts": {
+			[]Suspect{surplus, other}, map[Key]Entry{surplus.Key(): {Age: 60}, other.Key(): {Age: 300}}, 8*time.Minute + slack,
+		},
 		"one that is nearly old enough":    {[]Suspect{surplus}, map[Key]Entry{surplus.Key(): {Age: 779}}, time.Second + slack},
 		"one that is old enough, and left": {[]Suspect{surplus}, map[Key]Entry{surplus.Key(): {Age: 780}}, 0},
 		"old enough, and a new one":        {[]Suspect{surplus, other}, map[Key]Entry{surplus.Key(): {Age: 780}, other.Key(): {}}, age + slack},

@@ -171,7 +171,9 @@ func (l *Listing) Suspects() (suspects []Suspect, more int) {
 		}
 		return 1
 	}
-	found := slices.SortedFunc(maps.Values(l.suspects), func(a, b Suspect) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key())) })
+	found := slices.SortedFunc(maps.Values(l.suspects), func(a, b Suspect) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key(), b.Key()))
+	})
 	if excess := len(found) - MaxSuspects; excess > 0 {
 		return found[:MaxSuspects], l.more + excess
 	}

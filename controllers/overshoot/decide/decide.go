@@ -44,7 +44,9 @@ func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
 	for _, set := range c.sets {
 		switch is, frozen := now.sets[set.UID], machinefacts.IsFrozen(set); {
 		case frozen && isFrozenForOvershooting(set) && c.isLow(l, now, set):
-			verdicts = append(verdicts, Verdict{Set: set, Why: fmt.Sprintf("The MachineSet has %d machines for %d replicas%s", is.live, is.replicas, is.alsoReleased())})
+			verdicts = append(verdicts, Verdict{
+				Set: set, Why: fmt.Sprintf("The MachineSet has %d machines for %d replicas%s", is.live, is.replicas, is.alsoReleased()),
+			})
 		case frozen:
 		case c.setOvershoots(l, is, set):
 			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
@@ -52,12 +54,14 @@ func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
 				is.live, is.replicas, is.created, l.high(is.replicas))})
 		case c.drifts(l, is, set):
 			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
-				"The MachineSet has released %d machines that still exist and whose labels do not match its selector any more, and has created %d in their place",
+				"The MachineSet has released %d machines that still exist and whose labels do not match its selector any more, "+
+					"and has created %d in their place",
 				is.released, is.created)})
 		case c.deploymentOvershoots(l, now, set):
 			d := now.deployments[ownerOf(set)]
 			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
-				"The MachineSets of MachineDeployment %s have %d machines, and may have %d; this one has created %d of them while there were at least %d",
+				"The MachineSets of MachineDeployment %s have %d machines, and may have %d; "+
+					"this one has created %d of them while there were at least %d",
 				c.deployments[ownerOf(set)].Name, d.live, d.most, is.created, l.high(d.most))})
 		}
 	}

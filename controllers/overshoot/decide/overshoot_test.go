@@ -90,7 +90,9 @@ func foreign(first, count int64) (machines []*v1alpha1.Machine) {
 // count returns the Counter of a state.
 func (s state) count(before Count) *Counter {
 	isController := true
-	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: uid, Generation: s.generation, Labels: map[string]string{}, Annotations: map[string]string{}}}
+	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Name: "s", UID: uid, Generation: s.generation, Labels: map[string]string{}, Annotations: map[string]string{},
+	}}
 	set.Spec.Replicas = s.replicas
 	sets := []*v1alpha1.MachineSet{set}
 	var deployments []Deployment
@@ -139,13 +141,48 @@ func TestFreezes(t *testing.T) {
 		before, after state
 		want          string // part of the reason; "" means no freeze
 	}{
-		{"creates beyond its size", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: created(0, 6)}, "6 machines for 3 replicas, and has created 1"},
-		{"creates and deletes beyond its size", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: created(3, 5)}, "has created 3"},
-		{"has one too many, and creates", state{generation: 1, replicas: 3, machines: created(0, 4)}, state{generation: 1, replicas: 3, machines: created(0, 9)}, ""},
-		{"had too many, and has one too many", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: created(2, 4)}, ""},
-		{"has too many and creates none: its replicas were lowered", state{generation: 2, replicas: 3, machines: created(0, 9)}, state{generation: 2, replicas: 3, machines: created(0, 9)}, ""},
-		{"deletes slowly", state{generation: 2, replicas: 3, machines: created(0, 9)}, state{generation: 2, replicas: 3, machines: created(0, 6)}, ""},
-		{"was resized in between", state{generation: 2, replicas: 3, machines: created(0, 9)}, state{generation: 4, replicas: 3, machines: created(0, 12)}, ""},
+		{
+			"creates beyond its size",
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: created(0, 6)},
+			"6 machines for 3 replicas, and has created 1",
+		},
+		{
+			"creates and deletes beyond its size",
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: created(3, 5)},
+			"has created 3",
+		},
+		{
+			"has one too many, and creates",
+			state{generation: 1, replicas: 3, machines: created(0, 4)},
+			state{generation: 1, replicas: 3, machines: created(0, 9)},
+			"",
+		},
+		{
+			"had too many, and has one too many",
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: created(2, 4)},
+			"",
+		},
+		{
+			"has too many and creates none: its replicas were lowered",
+			state{generation: 2, replicas: 3, machines: created(0, 9)},
+			state{generation: 2, replicas: 3, machines: created(0, 9)},
+			"",
+		},
+		{
+			"deletes slowly",
+			state{generation: 2, replicas: 3, machines: created(0, 9)},
+			state{generation: 2, replicas: 3, machines: created(0, 6)},
+			"",
+		},
+		{
+			"was resized in between",
+			state{generation: 2, replicas: 3, machines: created(0, 9)},
+			state{generation: 4, replicas: 3, machines: created(0, 12)},
+			"",
+		},
 		{
 			"creates what was recorded before its replicas were lowered",
 			state{generation: 2, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) {
@@ -157,35 +194,93 @@ func TestFreezes(t *testing.T) {
 		{
 			"too many are recorded for deletion",
 			state{generation: 1, replicas: 3, machines: created(0, 5)},
-			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { recordDeletions(s, created(0, 3)...) }},
+			state{
+				generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { recordDeletions(s, created(0, 3)...) },
+			},
 			"",
 		},
-		{"releases a third machine", state{generation: 1, replicas: 3, machines: created(2, 3), released: 2}, state{generation: 1, replicas: 3, machines: created(3, 3), released: 3}, "has released 3 machines that still exist"},
-		{"releases all at once", state{generation: 1, replicas: 3, machines: created(0, 3)}, state{generation: 1, replicas: 3, machines: created(3, 3), released: 3}, "has created 3 in their place"},
-		{"releases two for inspection", state{generation: 1, replicas: 3, machines: created(0, 3)}, state{generation: 1, replicas: 3, machines: created(2, 3), released: 2}, ""},
-		{"replaces a failed one while released ones exist", state{generation: 1, replicas: 3, machines: created(0, 3), released: 5}, state{generation: 1, replicas: 3, machines: created(1, 3), released: 5}, ""},
-		{"releases, and creates none", state{generation: 1, replicas: 3, machines: created(0, 3), released: 2}, state{generation: 1, replicas: 3, machines: created(1, 2), released: 3}, ""},
-		{"got another selector", state{generation: 1, replicas: 3, machines: created(0, 3)}, state{generation: 2, replicas: 3, machines: created(3, 3), released: 3}, ""},
-		{"too many are being deleted", state{generation: 1, replicas: 3, machines: created(0, 5)}, state{generation: 1, replicas: 3, machines: append(created(0, 3, deleted), created(3, 3)...)}, ""},
-		{"too many were transferred to it", state{generation: 1, replicas: 3, machines: created(0, 5, transferred)}, state{generation: 1, replicas: 3, machines: append(created(0, 5, transferred), created(5, 1)...)}, ""},
-		{"adopts older machines", state{generation: 1, replicas: 3, machines: created(10, 5)}, state{generation: 1, replicas: 3, machines: append(created(10, 5), foreign(0, 3)...)}, ""},
-		{"gets new machines of another client", state{generation: 1, replicas: 3, machines: foreign(0, 5)}, state{generation: 1, replicas: 3, machines: foreign(0, 6)}, "has created 1"},
+		{
+			"releases a third machine",
+			state{generation: 1, replicas: 3, machines: created(2, 3), released: 2},
+			state{generation: 1, replicas: 3, machines: created(3, 3), released: 3},
+			"has released 3 machines that still exist",
+		},
+		{
+			"releases all at once",
+			state{generation: 1, replicas: 3, machines: created(0, 3)},
+			state{generation: 1, replicas: 3, machines: created(3, 3), released: 3},
+			"has created 3 in their place",
+		},
+		{
+			"releases two for inspection",
+			state{generation: 1, replicas: 3, machines: created(0, 3)},
+			state{generation: 1, replicas: 3, machines: created(2, 3), released: 2},
+			"",
+		},
+		{
+			"replaces a failed one while released ones exist",
+			state{generation: 1, replicas: 3, machines: created(0, 3), released: 5},
+			state{generation: 1, replicas: 3, machines: created(1, 3), released: 5},
+			"",
+		},
+		{
+			"releases, and creates none",
+			state{generation: 1, replicas: 3, machines: created(0, 3), released: 2},
+			state{generation: 1, replicas: 3, machines: created(1, 2), released: 3},
+			"",
+		},
+		{
+			"got another selector",
+			state{generation: 1, replicas: 3, machines: created(0, 3)},
+			state{generation: 2, replicas: 3, machines: created(3, 3), released: 3},
+			"",
+		},
+		{
+			"too many are being deleted",
+			state{generation: 1, replicas: 3, machines: created(0, 5)},
+			state{generation: 1, replicas: 3, machines: append(created(0, 3, deleted), created(3, 3)...)},
+			"",
+		},
+		{
+			"too many were transferred to it",
+			state{generation: 1, replicas: 3, machines: created(0, 5, transferred)},
+			state{generation: 1, replicas: 3, machines: append(created(0, 5, transferred), created(5, 1)...)},
+			"",
+		},
+		{
+			"adopts older machines",
+			state{generation: 1, replicas: 3, machines: created(10, 5)},
+			state{generation: 1, replicas: 3, machines: append(created(10, 5), foreign(0, 3)...)},
+			"",
+		},
+		{
+			"gets new machines of another client",
+			state{generation: 1, replicas: 3, machines: foreign(0, 5)},
+			state{generation: 1, replicas: 3, machines: foreign(0, 6)},
+			"has created 1",
+		},
 		{
 			"its intents cannot be read",
 			state{generation: 1, replicas: 3, machines: created(0, 5)},
-			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { s.Annotations[v1alpha1.AnnotationIntents] = "{" }},
+			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) {
+				s.Annotations[v1alpha1.AnnotationIntents] = "{"
+			}},
 			"",
 		},
 		{
 			"is being deleted",
 			state{generation: 1, replicas: 3, machines: created(0, 5)},
-			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { s.DeletionTimestamp = &metav1.Time{Time: start} }},
+			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) {
+				s.DeletionTimestamp = &metav1.Time{Time: start}
+			}},
 			"",
 		},
 		{
 			"is frozen by a user",
 			state{generation: 1, replicas: 3, machines: created(0, 5)},
-			state{generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { s.Labels[v1alpha1.LabelFreeze] = "True" }},
+			state{
+				generation: 1, replicas: 3, machines: created(0, 6), change: func(s *v1alpha1.MachineSet) { s.Labels[v1alpha1.LabelFreeze] = "True" },
+			},
 			"",
 		},
 		{
@@ -302,7 +397,8 @@ func TestReleaseThatIsCountedBeforeItsReplacement(t *testing.T) {
 		}
 		before = c.Count()
 	}
-	if verdicts := (state{generation: 1, replicas: 3, machines: created(3, 3), released: 3}).count(before).Decide(byDefault); len(verdicts) != 1 || !verdicts[0].Freeze {
+	if verdicts := (state{generation: 1, replicas: 3, machines: created(3, 3), released: 3}).count(before).
+		Decide(byDefault); len(verdicts) != 1 || !verdicts[0].Freeze {
 		t.Errorf("decided %+v, want a freeze", verdicts)
 	}
 }

@@ -33,7 +33,9 @@ type Machines struct {
 // partial reports whether the fleet reads only one namespace, so that the target cluster may have
 // Nodes of machines that it cannot read.
 func NewMachines(served func(namespace string) bool, partial bool) *Machines {
-	return &Machines{served: served, foreign: partial, keys: map[types.NamespacedName]bool{}, names: map[string]bool{}, nodes: map[string]bool{}}
+	return &Machines{
+		served: served, foreign: partial, keys: map[types.NamespacedName]bool{}, names: map[string]bool{}, nodes: map[string]bool{},
+	}
 }
 
 // Add adds a machine. Its metadata suffices.

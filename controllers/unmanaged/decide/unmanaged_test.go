@@ -12,7 +12,9 @@ import (
 
 func TestUnmanaged(t *testing.T) {
 	machine := func(namespace, name, node string) *v1alpha1.Machine {
-		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.LabelNode: node}}}
+		return &v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.LabelNode: node}},
+		}
 	}
 	bound := func(ref string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Annotations = map[string]string{v1alpha1.AnnotationMachine: ref} }
@@ -36,15 +38,30 @@ func TestUnmanaged(t *testing.T) {
 		{"machines without a Node", none, []*v1alpha1.Machine{machine("served", "m", "")}, false, true},
 		{"bound to a machine", bound("served/m/u"), []*v1alpha1.Machine{machine("served", "m", "")}, false, false},
 		{"bound to a machine that is gone", bound("served/m/u"), nil, false, true},
-		{"bound to a machine that is gone, and another namespace has one of that name", bound("served/m/u"), []*v1alpha1.Machine{machine("other", "m", "n")}, false, true},
+		{
+			"bound to a machine that is gone, and another namespace has one of that name", bound("served/m/u"),
+			[]*v1alpha1.Machine{machine("other", "m", "n")},
+			false, true,
+		},
 		{"bound to a machine that is gone, in a namespace of another manager", bound("other/m/u"), nil, false, false},
 		{"bound by an invalid annotation", bound("served/m"), nil, false, true},
 		{"being deleted", deleted, nil, false, false},
 		{"with our finalizer", finalizer, nil, false, true},
-		{"another manager has machines, and may have added our finalizer", finalizer, []*v1alpha1.Machine{machine("other", "m", "")}, false, false},
-		{"another manager has machines, and may have named one that is gone", named, []*v1alpha1.Machine{machine("other", "o", "")}, false, false},
+		{
+			"another manager has machines, and may have added our finalizer", finalizer,
+			[]*v1alpha1.Machine{machine("other", "m", "")},
+			false,
+			false,
+		},
+		{
+			"another manager has machines, and may have named one that is gone", named, []*v1alpha1.Machine{machine("other", "o", "")}, false, false,
+		},
 		{"another manager has machines, and none may be its own", none, []*v1alpha1.Machine{machine("other", "m", "")}, false, true},
-		{"another manager has the first of the machines", finalizer, []*v1alpha1.Machine{machine("other", "o", ""), machine("served", "m", "")}, false, false},
+		{
+			"another manager has the first of the machines", finalizer,
+			[]*v1alpha1.Machine{machine("other", "o", ""), machine("served", "m", "")},
+			false, false,
+		},
 		{"another manager may have machines that cannot be read", finalizer, nil, true, false},
 		{"another manager may have machines that cannot be read, and none may be its own", none, nil, true, true},
 	} {

@@ -33,7 +33,9 @@ func (c *Cloud) assume(form url.Values) (answer any, refused *refusal) {
 	id := fmt.Sprintf("ASIA%016d", c.created)
 	s := session{secret: "secret-of-" + id, token: "session-of-" + id, expires: c.clock.Now().Add(SessionLife)}
 	c.sessions[id] = s
-	return assumeAnswer{AccessKeyID: id, SecretAccessKey: s.secret, SessionToken: s.token, Expiration: s.expires.UTC().Format(time.RFC3339), RequestID: requestID}, nil
+	return assumeAnswer{
+		AccessKeyID: id, SecretAccessKey: s.secret, SessionToken: s.token, Expiration: s.expires.UTC().Format(time.RFC3339), RequestID: requestID,
+	}, nil
 }
 
 // authenticate checks the signature of a request.
@@ -54,7 +56,8 @@ func (c *Cloud) authenticate(r *http.Request, body []byte) *refusal {
 	if credentials.SecretAccessKey == "" || err != nil {
 		return failed
 	}
-	expected, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+"/", bytes.NewReader(body)) //nolint:gosec // it is signed, and not sent
+	//nolint:gosec // it is signed, and not sent
+	expected, err := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+"/", bytes.NewReader(body))
 	if err != nil {
 		return failed
 	}

@@ -91,7 +91,8 @@ func (c *Cloud) page(form url.Values, keys []string) (page []string, next string
 	if text := form.Get("MaxResults"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 5 || n > 1000 {
-			return nil, "", refuse(http.StatusBadRequest, "InvalidParameterValue", "Value ( %s ) for parameter maxResults is invalid. Expecting a value between 5 and 1000.", text)
+			return nil, "", refuse(http.StatusBadRequest, "InvalidParameterValue",
+				"Value ( %s ) for parameter maxResults is invalid. Expecting a value between 5 and 1000.", text)
 		}
 		size = n
 		if c.settings.PageSize > 0 {

@@ -18,7 +18,8 @@ func (c *Cloud) runInstances(form url.Values) (answer any, refused *refusal) {
 		i, exists := c.instances[record.instance]
 		switch {
 		case record.parameters != parameters.Encode():
-			return nil, refuse(http.StatusBadRequest, "IdempotentParameterMismatch", "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
+			return nil, refuse(http.StatusBadRequest, "IdempotentParameterMismatch",
+				"Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
 		case !exists || i.State == stateTerminated:
 			return nil, refuse(http.StatusBadRequest, "IdempotentInstanceTerminated",
 				"The client token you have provided is associated with a resource that is already terminated. Please use a different client token.")
@@ -40,8 +41,9 @@ func (c *Cloud) runInstances(form url.Values) (answer any, refused *refusal) {
 	}
 	for _, nic := range elements(form, "NetworkInterface") {
 		c.attach(Attached{
-			isNIC: true, Instance: instance, Tags: tagsOf(form, "network-interface"), SourceDestCheck: true, endsWithOwner: nic.Get("DeleteOnTermination") == "true",
-			device: number(nic.Get("DeviceIndex")), card: number(nic.Get("NetworkCardIndex")),
+			isNIC: true, Instance: instance, Tags: tagsOf(form, "network-interface"), SourceDestCheck: true,
+			endsWithOwner: nic.Get("DeleteOnTermination") == "true",
+			device:        number(nic.Get("DeviceIndex")), card: number(nic.Get("NetworkCardIndex")),
 		})
 	}
 	for _, device := range elements(form, "BlockDeviceMapping") {
@@ -134,7 +136,8 @@ func (c *Cloud) named(ids []string) (found []*Instance, refused *refusal) {
 func (c *Cloud) describeInstances(form url.Values) (answer any, refused *refusal) {
 	ids := values(form, "InstanceId")
 	if len(ids) > 0 && form.Has("MaxResults") {
-		return nil, refuse(http.StatusBadRequest, "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults")
+		return nil, refuse(http.StatusBadRequest, "InvalidParameterCombination",
+			"The parameter instancesSet cannot be used with the parameter maxResults")
 	}
 	shown, refused := c.named(ids)
 	if refused != nil {
@@ -160,7 +163,9 @@ func (c *Cloud) describeInstances(form url.Values) (answer any, refused *refusal
 	}
 	out := describeInstancesAnswer{RequestID: requestID, NextToken: next}
 	for _, id := range page {
-		out.Reservations.Items = append(out.Reservations.Items, reservationItem{ID: "r-" + id[2:], Instances: instanceSet{[]instanceItem{c.show(c.instances[id])}}})
+		out.Reservations.Items = append(out.Reservations.Items, reservationItem{
+			ID: "r-" + id[2:], Instances: instanceSet{[]instanceItem{c.show(c.instances[id])}},
+		})
 	}
 	return out, nil
 }
@@ -190,7 +195,8 @@ func (c *Cloud) show(i *Instance) instanceItem {
 	shown := instanceItem{ID: i.ID, Image: i.Image, State: stateOf(i.State), MachineType: i.MachineType, Zone: i.Zone, Tags: showTags(i.Tags)}
 	if i.State != stateTerminated {
 		shown.PrivateIP = fmt.Sprintf("10.%d.%d.%d", i.number>>16&0xff, i.number>>8&0xff, i.number&0xff)
-		shown.PrivateDNSName = fmt.Sprintf("ip-10-%d-%d-%d.%s.compute.internal", i.number>>16&0xff, i.number>>8&0xff, i.number&0xff, c.settings.Region)
+		shown.PrivateDNSName = fmt.Sprintf("ip-10-%d-%d-%d.%s.compute.internal",
+			i.number>>16&0xff, i.number>>8&0xff, i.number&0xff, c.settings.Region)
 	}
 	if i.Reason != "" {
 		shown.Reason = &reasonItem{Code: "Client.UserInitiatedShutdown", Message: i.Reason}

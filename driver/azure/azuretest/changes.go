@@ -24,14 +24,24 @@ func (c *Cloud) put(r *http.Request, p path, body []byte, found *resource) func(
 	case found != nil && found.state == stateDeleting:
 		return conflict("AnotherOperationInProgress", "The resource is being deleted.")
 	case found != nil && r.Header.Get("If-None-Match") == "*":
-		return (&refusal{status: http.StatusPreconditionFailed, code: "PreconditionFailed", message: "The precondition given in the request is not met."}).write
+		return (&refusal{
+			status: http.StatusPreconditionFailed, code: "PreconditionFailed", message: "The precondition given in the request is not met.",
+		}).write
 	case found != nil:
 		found.tags = sent.Tags
 		return writeJSON(http.StatusOK, c.show(found))
 	case len(c.resources) >= maxResources:
 		return conflict("QuotaExceeded", "The number of resources exceeds the quota.")
 	}
-	created := &resource{id: r.URL.Path, kind: p.kind, location: sent.Location, tags: sent.Tags, zones: sent.Zones, properties: sent.Properties, state: stateCreating}
+	created := &resource{
+		id:         r.URL.Path,
+		kind:       p.kind,
+		location:   sent.Location,
+		tags:       sent.Tags,
+		zones:      sent.Zones,
+		properties: sent.Properties,
+		state:      stateCreating,
+	}
 	now, status := c.cfg.Clock.Now(), http.StatusCreated
 	due := now.Add(c.cfg.CreateTime)
 	switch p.kind {
@@ -121,7 +131,9 @@ func (c *Cloud) assemble(vm *resource) func(http.ResponseWriter) {
 		case !attach && found != nil:
 			return conflict("ConflictingUserInput", "Disk "+id+" already exists.")
 		case !attach:
-			found = &resource{id: id, kind: kindDisk, location: vm.location, tags: vm.tags, zones: vm.zones, properties: map[string]any{}, state: stateSucceeded}
+			found = &resource{
+				id: id, kind: kindDisk, location: vm.location, tags: vm.tags, zones: vm.zones, properties: map[string]any{}, state: stateSucceeded,
+			}
 			created = append(created, found)
 		}
 		found.deletedWith = at(disk, "deleteOption") == "Delete"

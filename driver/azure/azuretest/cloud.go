@@ -186,7 +186,9 @@ func (c *Cloud) of(kind string) (all []Resource) {
 func (c *Cloud) Create(id string, tags map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resources[strings.ToLower(id)] = &resource{id: id, kind: kindVM, tags: maps.Clone(tags), properties: map[string]any{}, state: stateSucceeded}
+	c.resources[strings.ToLower(id)] = &resource{
+		id: id, kind: kindVM, tags: maps.Clone(tags), properties: map[string]any{}, state: stateSucceeded,
+	}
 }
 
 // End begins to delete a VM, which takes longer than a test.

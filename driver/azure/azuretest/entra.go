@@ -22,7 +22,9 @@ func (c *Cloud) serveToken(w http.ResponseWriter, r *http.Request, body []byte) 
 		})(w)
 	case "v2.0/.well-known/openid-configuration":
 		writeJSON(http.StatusOK, map[string]any{
-			"issuer": authority + "/v2.0", "authorization_endpoint": authority + "/oauth2/v2.0/authorize", "token_endpoint": authority + "/oauth2/v2.0/token",
+			"issuer":                 authority + "/v2.0",
+			"authorization_endpoint": authority + "/oauth2/v2.0/authorize",
+			"token_endpoint":         authority + "/oauth2/v2.0/token",
 		})(w)
 	case "oauth2/v2.0/token":
 		form, err := url.ParseQuery(string(body))
@@ -45,12 +47,16 @@ func (c *Cloud) issue(form url.Values) func(http.ResponseWriter) {
 	valid := known && (form.Get("client_secret") == secret || form.Get("client_assertion") == secret)
 	if !valid || c.fault == Unauthorized {
 		return writeJSON(http.StatusUnauthorized, map[string]any{
-			"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided: " + form.Get("client_secret"), "error_codes": []int{7000215},
+			"error":             "invalid_client",
+			"error_description": "AADSTS7000215: Invalid client secret provided: " + form.Get("client_secret"),
+			"error_codes":       []int{7000215},
 		})
 	}
 	c.created++
 	c.stats.Tokens++
 	token := "token-" + strconv.Itoa(c.created)
 	c.tokens[token] = true
-	return writeJSON(http.StatusOK, map[string]any{"token_type": "Bearer", "expires_in": tokenLife, "ext_expires_in": tokenLife, "access_token": token})
+	return writeJSON(http.StatusOK, map[string]any{
+		"token_type": "Bearer", "expires_in": tokenLife, "ext_expires_in": tokenLife, "access_token": token,
+	})
 }

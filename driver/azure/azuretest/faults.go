@@ -97,19 +97,33 @@ func refusalOf(fault Fault, makesVM bool) *refusal {
 	case ServerError:
 		return &refusal{status: http.StatusInternalServerError, code: "InternalServerError", message: "Encountered internal server error."}
 	case Throttled:
-		return &refusal{http.StatusTooManyRequests, "SubscriptionRequestsThrottled", "Number of requests for subscription exceeded the limit.", ThrottledFor}
+		return &refusal{
+			http.StatusTooManyRequests, "SubscriptionRequestsThrottled", "Number of requests for subscription exceeded the limit.", ThrottledFor,
+		}
 	case Unauthorized:
 		return &refusal{status: http.StatusUnauthorized, code: "InvalidAuthenticationToken", message: "The access token is invalid."}
 	case Forbidden:
-		return &refusal{status: http.StatusForbidden, code: "AuthorizationFailed", message: "The client does not have authorization to perform the action."}
+		return &refusal{
+			status: http.StatusForbidden, code: "AuthorizationFailed", message: "The client does not have authorization to perform the action.",
+		}
 	case Quota, NoCapacity, PartialCreate:
 		if !makesVM {
 			return nil
 		}
 		return map[Fault]*refusal{
-			Quota:         {status: http.StatusConflict, code: "OperationNotAllowed", message: "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."},
-			NoCapacity:    {status: http.StatusConflict, code: "ZonalAllocationFailed", message: "Allocation failed. We do not have sufficient capacity in this zone."},
-			PartialCreate: {status: http.StatusInternalServerError, code: "InternalExecutionError", message: "An internal execution error occurred."},
+			Quota: {
+				status:  http.StatusConflict,
+				code:    "OperationNotAllowed",
+				message: "Operation could not be completed as it results in exceeding approved Total Regional Cores quota.",
+			},
+			NoCapacity: {
+				status:  http.StatusConflict,
+				code:    "ZonalAllocationFailed",
+				message: "Allocation failed. We do not have sufficient capacity in this zone.",
+			},
+			PartialCreate: {
+				status: http.StatusInternalServerError, code: "InternalExecutionError", message: "An internal execution error occurred.",
+			},
 		}[fault]
 	case NoAnswer, LostAnswer:
 	}
@@ -145,5 +159,7 @@ func (c *Cloud) throttle(w http.ResponseWriter, subscription string) *refusal {
 	}
 	c.stats.Refused++
 	wait := time.Duration(math.Ceil((1-b.tokens)/rate)) * time.Second
-	return &refusal{http.StatusTooManyRequests, "SubscriptionRequestsThrottled", "Number of write requests for subscription exceeded the limit.", wait}
+	return &refusal{
+		http.StatusTooManyRequests, "SubscriptionRequestsThrottled", "Number of write requests for subscription exceeded the limit.", wait,
+	}
 }

@@ -37,7 +37,9 @@ func (c *Cloud) graph(body []byte) func(http.ResponseWriter) {
 	rows, page, next := 0, []any{}, ""
 	for _, key := range slices.Sorted(maps.Keys(c.resources)) {
 		r := c.resources[key]
-		in := slices.ContainsFunc(sent.Subscriptions, func(s string) bool { return strings.HasPrefix(key, "/subscriptions/"+strings.ToLower(s)+"/") })
+		in := slices.ContainsFunc(sent.Subscriptions, func(s string) bool {
+			return strings.HasPrefix(key, "/subscriptions/"+strings.ToLower(s)+"/")
+		})
 		if !in || !q.selects(r) {
 			continue
 		}
@@ -46,7 +48,9 @@ func (c *Cloud) graph(body []byte) func(http.ResponseWriter) {
 			page, next = append(page, q.project(r)), key
 		}
 	}
-	answer := map[string]any{"totalRecords": rows, "count": len(page), "data": page, "facets": []any{}, "resultTruncated": strconv.FormatBool(false)}
+	answer := map[string]any{
+		"totalRecords": rows, "count": len(page), "data": page, "facets": []any{}, "resultTruncated": strconv.FormatBool(false),
+	}
 	if len(page) == c.cfg.PageSize {
 		answer["$skipToken"] = next
 	}

@@ -168,7 +168,8 @@ func certificateFor(names []string, now time.Time) (*tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certificateLife), DNSNames: names,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

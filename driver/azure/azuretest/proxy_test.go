@@ -74,8 +74,9 @@ func TestProxy(t *testing.T) {
 	cloud := azuretest.New(azuretest.Config{Secrets: map[string]string{"id": "secret"}})
 	proxy, client := behind(t, cloud)
 	for to, want := range map[string]string{
-		"https://" + azuretest.HostLogin + "/common/discovery/instance": "https://" + azuretest.HostLogin + "/common/v2.0/.well-known/openid-configuration",
-		management + group + "/providers/a/b/c" + version:               "InvalidAuthenticationToken",
+		"https://" + azuretest.HostLogin + "/common/discovery/instance": "https://" + azuretest.HostLogin +
+			"/common/v2.0/.well-known/openid-configuration",
+		management + group + "/providers/a/b/c" + version: "InvalidAuthenticationToken",
 	} {
 		if got, err := send(t.Context(), t, client, http.MethodGet, to, "", nil); err != nil || !strings.Contains(got.body, want) {
 			t.Errorf("GET %s: %+v, %v; want %s", to, got, err, want)
@@ -84,7 +85,8 @@ func TestProxy(t *testing.T) {
 	if _, err := send(t.Context(), t, client, http.MethodGet, "https://elsewhere.example/", "", nil); err == nil {
 		t.Error("the proxy leads to another name")
 	}
-	if got, err := send(t.Context(), t, client, http.MethodGet, "http://elsewhere.example/", "", nil); err != nil || got.status != http.StatusForbidden {
+	if got, err := send(t.Context(), t, client, http.MethodGet, "http://elsewhere.example/", "", nil); err != nil ||
+		got.status != http.StatusForbidden {
 		t.Errorf("the proxy forwards a request without a tunnel: %+v, %v", got, err)
 	}
 	cloud.Fail(azuretest.NoAnswer)
@@ -108,8 +110,10 @@ func TestProxy(t *testing.T) {
 
 // What other programs than this module's driver ask, and how the cloud answers.
 func TestOtherRequests(t *testing.T) {
-	_, client := behind(t, azuretest.New(azuretest.Config{Secrets: map[string]string{"id": "secret"}, PollAfter: time.Minute, CreateTime: time.Hour}))
-	issued, err := send(t.Context(), t, client, http.MethodPost, "https://"+azuretest.HostLogin+"/t/oauth2/v2.0/token", "client_id=id&client_secret=secret", nil)
+	_, client := behind(t,
+		azuretest.New(azuretest.Config{Secrets: map[string]string{"id": "secret"}, PollAfter: time.Minute, CreateTime: time.Hour}))
+	issued, err := send(t.Context(), t, client, http.MethodPost, "https://"+azuretest.HostLogin+"/t/oauth2/v2.0/token",
+		"client_id=id&client_secret=secret", nil)
 	_, token, found := strings.Cut(issued.body, `"access_token":"`)
 	if err != nil || !found {
 		t.Fatalf("no token: %+v, %v", issued, err)
@@ -127,8 +131,14 @@ func TestOtherRequests(t *testing.T) {
 		{http.MethodGet, group + "/providers/Microsoft.Network/virtualNetworks/v/subnets/n" + version, "", http.StatusOK, `"name":"n"`},
 		{http.MethodGet, group + "/providers/Microsoft.Network/virtualNetworks/v" + version, "", http.StatusNotFound, "InvalidResourceType"},
 		{http.MethodGet, group + "/providers/Microsoft.Compute/disks/d", "", http.StatusBadRequest, "MissingApiVersionParameter"},
-		{http.MethodPut, group + "/providers/Microsoft.Compute/disks/d" + version, `{"location": "here", "tags": {"a": "b"}, "properties": {}}`, http.StatusAccepted, ""},
-		{http.MethodPost, graph + version, `{"subscriptions": ["s"], "query": "Resources | project name"}`, http.StatusOK, `"data":[{"name":"d"}]`},
+		{
+			http.MethodPut, group + "/providers/Microsoft.Compute/disks/d" + version, `{"location": "here", "tags": {"a": "b"}, "properties": {}}`,
+			http.StatusAccepted, "",
+		},
+		{
+			http.MethodPost, graph + version, `{"subscriptions": ["s"], "query": "Resources | project name"}`, http.StatusOK,
+			`"data":[{"name":"d"}]`,
+		},
 		{http.MethodPost, graph + version, `{"subscriptions": ["other"], "query": "Resources | project name"}`, http.StatusOK, `"data":[]`},
 		{http.MethodPost, graph + version, `{"subscriptions": ["s"], "query": "Resources | count"}`, http.StatusBadRequest, "InvalidQuery"},
 	} {

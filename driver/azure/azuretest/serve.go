@@ -205,7 +205,9 @@ func (c *Cloud) location(r *http.Request, p path) func(http.ResponseWriter) {
 		case o.due.After(c.cfg.Clock.Now()):
 			return c.pollLater(writeJSON(http.StatusOK, map[string]any{"status": "InProgress"}))
 		case o.reason != "":
-			return writeJSON(http.StatusOK, map[string]any{"status": stateFailed, "error": map[string]any{"code": o.reason, "message": "Allocation failed."}})
+			return writeJSON(http.StatusOK, map[string]any{
+				"status": stateFailed, "error": map[string]any{"code": o.reason, "message": "Allocation failed."},
+			})
 		}
 		return writeJSON(http.StatusOK, map[string]any{"status": stateSucceeded})
 	}
@@ -254,7 +256,12 @@ func (c *Cloud) show(r *resource) map[string]any {
 	properties := maps.Clone(r.properties)
 	properties["provisioningState"] = r.state
 	shown := map[string]any{
-		"id": r.id, "name": r.id[strings.LastIndex(r.id, "/")+1:], "type": r.kind, "location": r.location, "tags": r.tags, "properties": properties,
+		"id":         r.id,
+		"name":       r.id[strings.LastIndex(r.id, "/")+1:],
+		"type":       r.kind,
+		"location":   r.location,
+		"tags":       r.tags,
+		"properties": properties,
 	}
 	if len(r.zones) > 0 {
 		shown["zones"] = r.zones
@@ -291,7 +298,8 @@ func (c *Cloud) begin(r *http.Request, status int, body any, due time.Time, reas
 	c.created++
 	id := "op-" + strconv.Itoa(c.created)
 	c.operations[id] = &operation{due, reason}
-	to := origin(r) + "/subscriptions/" + parsePath(r.URL.Path).subscription + "/providers/Microsoft.Compute/locations/anywhere/operations/" + id +
+	to := origin(r) + "/subscriptions/" + parsePath(r.URL.Path).subscription + "/providers/Microsoft.Compute/locations/anywhere/operations/" +
+		id +
 		"?api-version=" + url.QueryEscape(r.URL.Query().Get("api-version"))
 	return c.pollLater(func(w http.ResponseWriter) {
 		w.Header().Set("Azure-AsyncOperation", to)

@@ -144,7 +144,9 @@ func newEnv(t *testing.T) drivertest.Env {
 // forgotten.
 func TestCreateIsRepeatedTheNextDay(t *testing.T) {
 	s := open(t)
-	request := driver.CreateMachineRequest{Target: driver.Target{Machine: machine("m"), Class: target(), Secret: secret()}, UserData: []byte(userData)}
+	request := driver.CreateMachineRequest{
+		Target: driver.Target{Machine: machine("m"), Class: target(), Secret: secret()}, UserData: []byte(userData),
+	}
 	first, err := s.driver.CreateMachine(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +165,8 @@ func TestCreateIsRepeatedTheNextDay(t *testing.T) {
 func TestProviderIDs(t *testing.T) {
 	s := open(t)
 	for id, owned := range map[string]bool{
-		providerID("m"): true, "azure:///westeurope/m": true, "azure:///westeurope/other": false, providerID("other"): false, "m": false, "": false,
+		providerID("m"): true, "azure:///westeurope/m": true, "azure:///westeurope/other": false, providerID("other"): false, "m": false,
+		"": false,
 	} {
 		target := driver.Target{Machine: machine("m"), Class: target(), Secret: secret()}
 		created, err := s.driver.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target, UserData: []byte(userData)})

@@ -148,7 +148,8 @@ func newLab(t *testing.T, cloud *azuretest.Cloud) *lab {
 		name, value, _ := strings.Cut(variable, "=")
 		t.Setenv(name, value)
 	}
-	_, err = l.command(l.ctx, "lab", "up", "--dir", dir, "--bin", l.bin, "--clusters=1", "--replicas=1", "--fleet-flags=--target-kubeconfig=none", "--drivers="+provider+"="+labProgram)
+	_, err = l.command(l.ctx, "lab", "up", "--dir", dir, "--bin", l.bin, "--clusters=1", "--replicas=1",
+		"--fleet-flags=--target-kubeconfig=none", "--drivers="+provider+"="+labProgram)
 	l.must(err)
 	return l
 }
@@ -217,7 +218,8 @@ func (l *lab) available(n int) error {
 	for _, m := range machines {
 		uids[string(m.UID)] = true
 		if m.Status.CurrentStatus.Phase != v1alpha1.MachineAvailable || m.Spec.ProviderID != providerID(m.Name) {
-			wrong = append(wrong, fmt.Errorf("%s has the provider ID %q and is %s: %s", m.Name, m.Spec.ProviderID, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description))
+			wrong = append(wrong, fmt.Errorf("%s has the provider ID %q and is %s: %s",
+				m.Name, m.Spec.ProviderID, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description))
 		}
 	}
 	vms := l.cloud.VMs()
@@ -225,7 +227,8 @@ func (l *lab) available(n int) error {
 		delete(uids, vm.Tags[tagUID])
 	}
 	if len(machines) != n || len(vms) != n || len(uids) > 0 {
-		wrong = append(wrong, fmt.Errorf("there are %d machines and %d VMs, and no VM for %q", len(machines), len(vms), slices.Collect(maps.Keys(uids))))
+		wrong = append(wrong,
+			fmt.Errorf("there are %d machines and %d VMs, and no VM for %q", len(machines), len(vms), slices.Collect(maps.Keys(uids))))
 	}
 	return errors.Join(wrong...)
 }

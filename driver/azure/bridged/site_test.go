@@ -180,7 +180,8 @@ func environment(proxy *azuretest.Proxy, certificate string) []string {
 
 func target() *v1alpha1.MachineClass {
 	return &v1alpha1.MachineClass{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "class"}, Provider: provider, ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "class"}, Provider: provider,
+		ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
 	}
 }
 

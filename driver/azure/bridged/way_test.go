@@ -77,7 +77,8 @@ func lieAbout(how drivertest.Failure, r *http.Request) string {
 	switch how { //nolint:exhaustive // all others are no false answers
 	case drivertest.Endless:
 		const count = 1 << 18
-		return `{"totalRecords": 262144, "data": [{}` + strings.Repeat(",{}", count-1) + `], "resources": [{}` + strings.Repeat(",{}", count-1) + `]}`
+		return `{"totalRecords": 262144, "data": [{}` + strings.Repeat(",{}", count-1) + `], "resources": [{}` + strings.Repeat(",{}", count-1) +
+			`]}`
 	case drivertest.WrongTypes:
 		return `{"totalRecords": "none", "data": 1, "id": 1, "name": ["a"], "tags": "none"}`
 	case drivertest.NoID:

@@ -30,8 +30,9 @@ const (
 	ofEachAbsence = "MCM's driver takes each answer with the status 404 for the absence of the VM, also soon after its create"
 	ofAnyAnswer   = "MCM's driver does not compare the answer with its request, and builds the provider ID from the Machine's name"
 	ofNoCode      = "MCM's driver reports Internal for all failures of Azure but those of capacity"
-	ofRepeats     = "the SDK repeats the request for longer than a call may take, and does not report the time to wait: the answer is Aborted, with the bridge's time"
-	ofNoSweeper   = "MCM's contract has no list of left-overs"
+	ofRepeats     = "the SDK repeats the request for longer than a call may take, and does not report the time to wait: " +
+		"the answer is Aborted, with the bridge's time"
+	ofNoSweeper = "MCM's contract has no list of left-overs"
 )
 
 // weaknesses are all of them. docs/drivers/bridge.md explains what they mean for users.
@@ -42,7 +43,10 @@ var weaknesses = []weakness{
 	{test: "a VM without UID is adopted by name and namespace, if requested", reason: ofTheName},
 	{test: "a new VM that the cloud does not show yet is not absent", reason: ofEachAbsence},
 	{test: "status with several VMs is OutOfRange", skipped: true, reason: "a resource group has one VM of a name"},
-	{test: unknown, failure: drivertest.Nonsense, reason: "MCM's driver takes each answer with the status 404 for the absence of the VM, also that of another server"},
+	{
+		test: unknown, failure: drivertest.Nonsense,
+		reason: "MCM's driver takes each answer with the status 404 for the absence of the VM, also that of another server",
+	},
 	{test: lies, failure: drivertest.Elsewhere, reason: "the SDK follows redirects, and MCM's driver uses what it finds there"},
 	{test: lies, failure: drivertest.Endless, reason: ofAnyAnswer},
 	{test: lies, failure: drivertest.OtherVM, reason: ofAnyAnswer},

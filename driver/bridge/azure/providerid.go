@@ -24,5 +24,6 @@ func ofNode(id string, class *v1alpha1.MachineClass, secret *corev1.Secret) stri
 	if !isAzure || vm == "" || strings.Contains(vm, "/") || err != nil || spec.ResourceGroup == "" || subscription == "" {
 		return id
 	}
-	return "azure:///subscriptions/" + subscription + "/resourceGroups/" + strings.ToLower(spec.ResourceGroup) + "/providers/Microsoft.Compute/virtualMachines/" + vm
+	return "azure:///subscriptions/" + subscription + "/resourceGroups/" + strings.ToLower(spec.ResourceGroup) +
+		"/providers/Microsoft.Compute/virtualMachines/" + vm
 }

@@ -81,7 +81,8 @@ func (c *cloud) CreateMachine(ctx context.Context, req driver.CreateMachineReque
 	if errors.Is(err, fs.ErrExist) {
 		var found vm
 		if found, _, err = c.read(m.UID); found.Ended {
-			return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.Aborted, "the VM of this Machine has ended; a Machine gets one VM in its life")
+			return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.Aborted,
+				"the VM of this Machine has ended; a Machine gets one VM in its life")
 		}
 	}
 	if err != nil {
@@ -130,7 +131,8 @@ func (c *cloud) GetMachineStatus(ctx context.Context, req driver.GetMachineStatu
 	case err != nil:
 		return driver.GetMachineStatusResponse{}, unavailable(driver.OpStatus, err)
 	case !exists || found.Ended:
-		return driver.GetMachineStatusResponse{Left: left}, driver.Errorf(driver.OpStatus, driver.NotFound, "there is no VM with UID %s", req.Machine.UID)
+		return driver.GetMachineStatusResponse{Left: left},
+			driver.Errorf(driver.OpStatus, driver.NotFound, "there is no VM with UID %s", req.Machine.UID)
 	}
 	return driver.GetMachineStatusResponse{VM: describe(found.UID, found.Machine), Left: left}, nil
 }

@@ -55,7 +55,9 @@ func newEnv(t *testing.T) drivertest.Env {
 				t.Fatal(err)
 			}
 		},
-		BadSpecs: map[string]string{"unknown size": `{"size": "huge"}`, "unknown field": `{"size": "small", "flavor": "x"}`, "no object": `[]`, "nothing": ``},
+		BadSpecs: map[string]string{
+			"unknown size": `{"size": "huge"}`, "unknown field": `{"size": "small", "flavor": "x"}`, "no object": `[]`, "nothing": ``,
+		},
 		// A folder returns all names at once, and a sweep has pages.
 		MoreThanAPage: 2*pageSize + 1,
 	}

@@ -24,11 +24,13 @@ const tokenPrefix = "after:"
 // ListResources returns one page of the VMs that have all four tags.
 func (c *cloud) ListResources(ctx context.Context, req driver.ListResourcesRequest) (driver.ListResourcesResponse, error) {
 	if req.ControlCluster == "" {
-		return driver.ListResourcesResponse{}, driver.Errorf(driver.OpResources, driver.InvalidArgument, "expected the ID of the control cluster, got none")
+		return driver.ListResourcesResponse{}, driver.Errorf(driver.OpResources, driver.InvalidArgument,
+			"expected the ID of the control cluster, got none")
 	}
 	after, valid := strings.CutPrefix(req.Continue, tokenPrefix)
 	if !valid && req.Continue != "" {
-		return driver.ListResourcesResponse{}, driver.Errorf(driver.OpResources, driver.InvalidArgument, "expected a token of a page, got another text")
+		return driver.ListResourcesResponse{}, driver.Errorf(driver.OpResources, driver.InvalidArgument,
+			"expected a token of a page, got another text")
 	}
 	var resp driver.ListResourcesResponse
 	err := c.each(ctx, driver.OpResources, after, func(found vm) (more bool) {
@@ -56,7 +58,8 @@ func (c *cloud) DeleteResource(ctx context.Context, req driver.DeleteResourceReq
 		return driver.DeleteResourceResponse{}, err
 	}
 	if r.Kind != driver.ResourceVM || r.ID == "" || req.ControlCluster == "" {
-		return driver.DeleteResourceResponse{}, driver.Errorf(driver.OpSweep, driver.InvalidArgument, "expected a VM with an ID, and a control cluster")
+		return driver.DeleteResourceResponse{}, driver.Errorf(driver.OpSweep, driver.InvalidArgument,
+			"expected a VM with an ID, and a control cluster")
 	}
 	found, exists, err := c.read(r.MachineUID)
 	if err == nil && exists && r.ID == providerIDPrefix+string(found.UID) && found.ControlCluster == req.ControlCluster {

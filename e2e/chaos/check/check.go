@@ -148,7 +148,8 @@ func (c *checker) onlyUnderEpoch(actor Actor, what string, at time.Time) {
 	case !known || c.resetBetween(actor.Slot, first.at, at) || c.resetBetween(actor.Slot, at, first.at):
 		c.tenants[key] = tenure{actor: actor, at: at}
 	case first.actor.Session != actor.Session:
-		c.fault("%s by session %s under epoch %d of slot %d, which is that of session %s", what, actor.Session, actor.Epoch, actor.Slot, first.actor.Session)
+		c.fault("%s by session %s under epoch %d of slot %d, which is that of session %s",
+			what, actor.Session, actor.Epoch, actor.Slot, first.actor.Session)
 	}
 }
 

@@ -47,16 +47,22 @@ func write(caller, verb string, code, second int) Write {
 }
 
 func writeNode(caller string, code, second int, patch string) Write {
-	return Write{At: at(second), Caller: caller, Verb: "patch", Code: code, Object: Object{Resource: "nodes", Name: "m"}, Body: json.RawMessage(patch)}
+	return Write{
+		At: at(second), Caller: caller, Verb: "patch", Code: code, Object: Object{Resource: "nodes", Name: "m"}, Body: json.RawMessage(patch),
+	}
 }
 
 // evict is an eviction of a pod, by the subresource eviction, or by a delete.
 func evict(caller string, code, second int) Write {
-	return Write{At: at(second), Caller: caller, Verb: "create", Subresource: "eviction", Code: code, Object: Object{Resource: "pods", Namespace: "n", Name: "p"}}
+	return Write{At: at(second), Caller: caller, Verb: "create", Subresource: "eviction", Code: code, Object: Object{
+		Resource: "pods", Namespace: "n", Name: "p",
+	}}
 }
 
 func writeToken(caller, verb string, code, second int) Write {
-	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Object: Object{Resource: "secrets", Namespace: "kube-system", Name: "bootstrap-token-abcdef"}}
+	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Object: Object{
+		Resource: "secrets", Namespace: "kube-system", Name: "bootstrap-token-abcdef",
+	}}
 }
 
 func count(second, desired, surge, machines int) Count {
@@ -89,9 +95,13 @@ func TestCheck(t *testing.T) {
 		{name: "a late create without effect", late: 1, history: History{
 			Calls: []cloudapi.Call{create(1, second, "m", true, 1), create(2, first, "m", false, 2)},
 		}},
-		{name: "a second VM", faults: []string{"call 2, CreateInstance of m, is the second VM of machine uid-of-m, after call 1"}, history: History{
-			Calls: []cloudapi.Call{create(1, first, "m", true, 1), create(2, second, "m", true, 2)},
-		}},
+		{
+			name:   "a second VM",
+			faults: []string{"call 2, CreateInstance of m, is the second VM of machine uid-of-m, after call 1"},
+			history: History{
+				Calls: []cloudapi.Call{create(1, first, "m", true, 1), create(2, second, "m", true, 2)},
+			},
+		},
 		{name: "a line that was logged twice", history: History{
 			Calls: []cloudapi.Call{create(1, first, "m", true, 1), create(1, first, "m", true, 1)},
 		}},
@@ -99,29 +109,48 @@ func TestCheck(t *testing.T) {
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 1), remove(2, second, "m", true, 2)},
 		}},
 		{name: "a VM set up, and again without effect", history: History{
-			Calls: []cloudapi.Call{create(1, first, "m", true, 1), setUp(2, first, "m", true, 2), setUp(3, second, "m", false, 3), remove(4, second, "m", true, 4)},
+			Calls: []cloudapi.Call{
+				create(1, first, "m", true, 1), setUp(2, first, "m", true, 2), setUp(3, second, "m", false, 3), remove(4, second, "m", true, 4),
+			},
 		}},
-		{name: "a VM set up twice", faults: []string{"call 2, ModifyInstance of m, has set up VM i-m a second time, after call 1"}, history: History{
-			Calls: []cloudapi.Call{setUp(1, first, "m", true, 1), setUp(2, second, "m", true, 2)},
-		}},
-		{name: "a VM set up past the fence", faults: []string{"call 1, ModifyInstance of m, by \"curl\", which names no ownership"}, history: History{
-			Calls: []cloudapi.Call{setUp(1, "curl", "m", true, 1)},
-		}},
+		{
+			name:   "a VM set up twice",
+			faults: []string{"call 2, ModifyInstance of m, has set up VM i-m a second time, after call 1"},
+			history: History{
+				Calls: []cloudapi.Call{setUp(1, first, "m", true, 1), setUp(2, second, "m", true, 2)},
+			},
+		},
+		{
+			name:   "a VM set up past the fence",
+			faults: []string{"call 1, ModifyInstance of m, by \"curl\", which names no ownership"},
+			history: History{
+				Calls: []cloudapi.Call{setUp(1, "curl", "m", true, 1)},
+			},
+		},
 		{name: "two VMs set up", history: History{
 			Calls: []cloudapi.Call{setUp(1, first, "m", true, 1), setUp(2, first, "n", true, 2)},
 		}},
 		{name: "a VM deleted with its Machine", history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(12), MachineUID: "uid-of-m"}},
 		}},
-		{name: "a VM lost", faults: []string{"call 1, DeleteInstance of m, has deleted the VM of a Machine that was not deleted"}, history: History{
-			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{},
-		}},
+		{
+			name:   "a VM lost",
+			faults: []string{"call 1, DeleteInstance of m, has deleted the VM of a Machine that was not deleted"},
+			history: History{
+				Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{},
+			},
+		},
 		{name: "a VM that the test has created", history: History{
-			Calls: []cloudapi.Call{create(1, "curl", "m", true, 1), remove(2, first, "m", true, 9)}, Endings: []Ending{}, Orphans: []string{"uid-of-m"},
+			Calls: []cloudapi.Call{create(1, "curl", "m", true, 1), remove(2, first, "m", true, 9)}, Endings: []Ending{},
+			Orphans: []string{"uid-of-m"},
 		}},
-		{name: "a VM that another client has created", faults: []string{"call 1, CreateInstance of m, by \"curl\", which names no ownership"}, history: History{
-			Calls: []cloudapi.Call{create(1, "curl", "m", true, 1), create(2, "curl", "o", true, 1)}, Orphans: []string{"uid-of-o"},
-		}},
+		{
+			name:   "a VM that another client has created",
+			faults: []string{"call 1, CreateInstance of m, by \"curl\", which names no ownership"},
+			history: History{
+				Calls: []cloudapi.Call{create(1, "curl", "m", true, 1), create(2, "curl", "o", true, 1)}, Orphans: []string{"uid-of-o"},
+			},
+		},
 		{name: "a VM lost before its Machine was deleted", faults: []string{"that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
 		}},
@@ -145,9 +174,13 @@ func TestCheck(t *testing.T) {
 		{name: "a late write that is refused", late: 1, history: History{
 			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 409, 2)},
 		}},
-		{name: "a late write that goes through", faults: []string{"session fleet-0_aaaaa, epoch 1, went through after session fleet-1_bbbbb had begun with epoch 2"}, history: History{
-			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 2)},
-		}},
+		{
+			name:   "a late write that goes through",
+			faults: []string{"session fleet-0_aaaaa, epoch 1, went through after session fleet-1_bbbbb had begun with epoch 2"},
+			history: History{
+				Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 2)},
+			},
+		},
 		{name: "a late write of a Node, with its own earlier content", late: 1, history: History{
 			Writes: []Write{writeNode(first, 200, 1, claim), writeNode(second, 200, 2, cordon), writeNode(first, 200, 3, claim)},
 		}},
@@ -160,9 +193,13 @@ func TestCheck(t *testing.T) {
 		{name: "a late write of a Node with unknown content", late: 1, history: History{
 			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, "")},
 		}},
-		{name: "a late write of a Node with new content", faults: []string{"session fleet-0_aaaaa, epoch 1, went through after"}, history: History{
-			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, cordon)},
-		}},
+		{
+			name:   "a late write of a Node with new content",
+			faults: []string{"session fleet-0_aaaaa, epoch 1, went through after"},
+			history: History{
+				Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, cordon)},
+			},
+		},
 		{name: "a late write of a Node that brings back what the later one has changed", faults: []string{"went through after"}, history: History{
 			Writes: []Write{writeNode(first, 200, 1, cordon), writeNode(second, 200, 2, uncordon), writeNode(first, 200, 3, cordon)},
 		}},
@@ -187,13 +224,21 @@ func TestCheck(t *testing.T) {
 		{name: "a late delete of a token that is gone", late: 1, history: History{
 			Writes: []Write{writeToken(second, "delete", 200, 1), writeToken(first, "delete", 404, 2)},
 		}},
-		{name: "an epoch of two sessions", faults: []string{"by session fleet-2_ccccc under epoch 1 of slot 7, which is that of session fleet-0_aaaaa"}, history: History{
-			Writes: []Write{write(first, "patch", 200, 1), write(intruder, "patch", 409, 2)},
-		}},
-		{name: "an epoch of two sessions, at the cloud and at the API server", faults: []string{"which is that of session fleet-2_ccccc"}, history: History{
-			Calls:  []cloudapi.Call{create(1, intruder, "m", true, 9)},
-			Writes: []Write{write(first, "patch", 200, 1)},
-		}},
+		{
+			name:   "an epoch of two sessions",
+			faults: []string{"by session fleet-2_ccccc under epoch 1 of slot 7, which is that of session fleet-0_aaaaa"},
+			history: History{
+				Writes: []Write{write(first, "patch", 200, 1), write(intruder, "patch", 409, 2)},
+			},
+		},
+		{
+			name:   "an epoch of two sessions, at the cloud and at the API server",
+			faults: []string{"which is that of session fleet-2_ccccc"},
+			history: History{
+				Calls:  []cloudapi.Call{create(1, intruder, "m", true, 9)},
+				Writes: []Write{write(first, "patch", 200, 1)},
+			},
+		},
 		{name: "an epoch of two sessions, which has begun anew", history: History{
 			Writes: []Write{write(first, "patch", 200, 1), write(intruder, "patch", 200, 3)},
 			Resets: []Reset{{From: at(2), To: at(2), Slot: 7}},
@@ -248,7 +293,11 @@ func TestParseActor(t *testing.T) {
 		known bool
 	}{
 		{first, Actor{Replica: "fleet-0", Session: "fleet-0_aaaaa", Slot: 7, Epoch: 1}, true},
-		{"machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa; leader)", Actor{Replica: "fleet-0", Session: "fleet-0_aaaaa", Slot: -1, Leader: true}, true},
+		{
+			"machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa; leader)",
+			Actor{Replica: "fleet-0", Session: "fleet-0_aaaaa", Slot: -1, Leader: true},
+			true,
+		},
 		{"machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa)", Actor{Replica: "fleet-0", Session: "fleet-0_aaaaa", Slot: -1}, true},
 		{"kubectl/v1.37.1 (linux/amd64)", Actor{}, false},
 		{"", Actor{}, false},

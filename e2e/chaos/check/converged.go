@@ -28,8 +28,9 @@ func Converged(deployments []v1alpha1.MachineDeployment, machines []v1alpha1.Mac
 		}
 		s := d.Status
 		if s.ObservedGeneration != d.Generation || s.Replicas != d.Spec.Replicas || s.ReadyReplicas != d.Spec.Replicas {
-			errs = append(errs, fmt.Errorf("MachineDeployment %s should have %d machines in generation %d, and reports %d, %d of them ready, in generation %d",
-				d.Name, desired, d.Generation, s.Replicas, s.ReadyReplicas, s.ObservedGeneration))
+			errs = append(errs,
+				fmt.Errorf("MachineDeployment %s should have %d machines in generation %d, and reports %d, %d of them ready, in generation %d",
+					d.Name, desired, d.Generation, s.Replicas, s.ReadyReplicas, s.ObservedGeneration))
 		}
 		delete(all, d.Name)
 	}

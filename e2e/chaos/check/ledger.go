@@ -37,7 +37,8 @@ func (w Wait) Describe(now time.Time) string {
 	if w.To.IsZero() {
 		state = "waiting still"
 	}
-	return fmt.Sprintf("%s waited %s for %s since %s, %s; %s", w.Root, w.Took(now).Round(100*time.Millisecond), want, w.From.Format("15:04:05.0"), state, w.Note)
+	return fmt.Sprintf("%s waited %s for %s since %s, %s; %s",
+		w.Root, w.Took(now).Round(100*time.Millisecond), want, w.From.Format("15:04:05.0"), state, w.Note)
 }
 
 // Ledger records how long roots wait to be served. Waits that are longer than Bound are late. A
@@ -112,6 +113,8 @@ func (l *Ledger) Summary(now time.Time) string {
 		}
 		return took[min(int(share*float64(len(took))), len(took)-1)].Round(100 * time.Millisecond)
 	}
-	return fmt.Sprintf("%d changes of roots were served (half within %s, 95 %% within %s, the longest took %s), %d roots wait, %d waited longer than %s",
-		len(took), at(0.5), at(0.95), at(1), len(l.open), len(l.Late(now)), l.Bound)
+	return fmt.Sprintf(
+		"%d changes of roots were served (half within %s, 95 %% within %s, the longest took %s), %d roots wait, %d waited longer than %s",
+		len(took), at(0.5), at(0.95), at(1), len(l.open), len(l.Late(now)), l.Bound,
+	)
 }

@@ -42,5 +42,6 @@ func TestLedger(t *testing.T) {
 	if took := l.Late(at(61))[0].Took(at(100)); took != 59*time.Second {
 		t.Errorf("slow waited %s, want 59s", took)
 	}
-	want("summary", l.Summary(at(62)), "2 changes of roots were served (half within 59s, 95 % within 59s, the longest took 59s), 1 roots wait, 2 waited longer than 45s")
+	want("summary", l.Summary(at(62)),
+		"2 changes of roots were served (half within 59s, 95 % within 59s, the longest took 59s), 1 roots wait, 2 waited longer than 45s")
 }

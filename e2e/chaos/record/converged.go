@@ -40,7 +40,8 @@ func oneVMEach(machines []v1alpha1.Machine, vms []cloudapi.Instance, forgotten [
 	}
 	for _, m := range machines {
 		if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning || m.DeletionTimestamp != nil {
-			return fmt.Errorf("machine %s: %s, deleted: %t: %s", m.Name, m.Status.CurrentStatus.Phase, m.DeletionTimestamp != nil, m.Status.LastOperation.Description)
+			return fmt.Errorf("machine %s: %s, deleted: %t: %s",
+				m.Name, m.Status.CurrentStatus.Phase, m.DeletionTimestamp != nil, m.Status.LastOperation.Description)
 		}
 		if ids := byMachine[string(m.UID)]; len(ids) != 1 || ids[0] != m.Spec.ProviderID {
 			return fmt.Errorf("machine %s has provider ID %s and VMs %v", m.Name, m.Spec.ProviderID, ids)

@@ -170,7 +170,9 @@ func (r *Recorder) count(deployment string) {
 	if !known || !r.listed {
 		return // the two watches are not ordered: the next change counts
 	}
-	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Desired: desired, Surge: r.surge[deployment], Machines: len(r.machines[deployment])})
+	r.counts = append(r.counts, check.Count{
+		At: time.Now(), Deployment: deployment, Desired: desired, Surge: r.surge[deployment], Machines: len(r.machines[deployment]),
+	})
 }
 
 // Reset records that the epochs of a slot start again; -1 means all.
@@ -230,7 +232,8 @@ func (r *Recorder) Verdict(t *testing.T) check.Report {
 	for _, fault := range report.Faults {
 		t.Error(fault)
 	}
-	t.Logf("checked %d calls to the cloud, %d writes and %d Machines that ended, of %d sessions: %d calls and %d writes came late and changed nothing",
+	t.Logf("checked %d calls to the cloud, %d writes and %d Machines that ended, of %d sessions: "+
+		"%d calls and %d writes came late and changed nothing",
 		report.Calls, report.Writes, len(endings), report.Sessions, report.LateCalls, report.LateWrites)
 	return report
 }

@@ -82,7 +82,10 @@ func TestDecide(t *testing.T) {
 	}
 	node := func(machine, providerID string) func(*facts) {
 		return func(f *facts) {
-			f.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-1", Annotations: map[string]string{v1alpha1.AnnotationMachine: machine}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+			f.node = &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "n-1", Annotations: map[string]string{v1alpha1.AnnotationMachine: machine}},
+				Spec:       corev1.NodeSpec{ProviderID: providerID},
+			}
 		}
 	}
 	phase := func(phase v1alpha1.MachinePhase) func(*facts) {
@@ -94,16 +97,30 @@ func TestDecide(t *testing.T) {
 		want   verdict
 		why    string
 	}{
-		"in order":                     {func(*facts) {}, approve, "is that of the machine"},
-		"its own Node is there":        {node("tenant/m/u", "cloud:///i-1"), approve, "is that of the machine"},
-		"a Node bound to no machine":   {node("", "cloud:///i-1"), wait, "bound to no machine"},
-		"another's Node":               {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:victim" }), deny, `for Node "n-1", and the request for Node "victim"`},
-		"no Node":                      {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), deny, "expected user system:node:"},
-		"no name":                      {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:" }), deny, "expected user system:node:"},
-		"another group":                {asks(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }), deny, "in group system:nodes"},
-		"one more group":               {asks(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:nodes", "system:masters"} }), deny, "in group system:nodes"},
-		"a host name":                  {asks(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default"} }), deny, "no alternative names"},
-		"a serving certificate":        {func(f *facts) { f.request.Spec.Usages = append(f.request.Spec.Usages, certificatesv1.UsageServerAuth) }, deny, "no usages but"},
+		"in order":                   {func(*facts) {}, approve, "is that of the machine"},
+		"its own Node is there":      {node("tenant/m/u", "cloud:///i-1"), approve, "is that of the machine"},
+		"a Node bound to no machine": {node("", "cloud:///i-1"), wait, "bound to no machine"},
+		"another's Node": {asks(func(r *x509.CertificateRequest) {
+			r.Subject.CommonName = "system:node:victim"
+		}), deny, `for Node "n-1", and the request for Node "victim"`},
+		"no Node": {
+			asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), deny, "expected user system:node:",
+		},
+		"no name": {
+			asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:" }), deny, "expected user system:node:",
+		},
+		"another group": {
+			asks(func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }), deny, "in group system:nodes",
+		},
+		"one more group": {asks(func(r *x509.CertificateRequest) {
+			r.Subject.Organization = []string{"system:nodes", "system:masters"}
+		}), deny, "in group system:nodes"},
+		"a host name": {
+			asks(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default"} }), deny, "no alternative names",
+		},
+		"a serving certificate": {
+			func(f *facts) { f.request.Spec.Usages = append(f.request.Spec.Usages, certificatesv1.UsageServerAuth) }, deny, "no usages but",
+		},
 		"no request":                   {func(f *facts) { f.request.Spec.Request = []byte("x") }, deny, "expected one certificate request"},
 		"the token does not exist":     {func(f *facts) { f.token = nil }, wait, "belongs to no machine"},
 		"the token is an admin's":      {func(f *facts) { f.token.Annotations = nil }, wait, "belongs to no machine"},
@@ -138,14 +155,18 @@ func TestDecide(t *testing.T) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	named := func(namespace, node string) v1alpha1.Machine {
-		return v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", UID: "v", Labels: map[string]string{v1alpha1.LabelNode: node}}}
+		return v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", UID: "v", Labels: map[string]string{v1alpha1.LabelNode: node}},
+		}
 	}
 	for name, tc := range map[string]struct {
 		change func(*facts)
 		want   certificatesv1.RequestConditionType
 	}{
-		"of a Node that another names":  {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-1")} }, ""},
-		"next to other machines":        {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-2")} }, certificatesv1.CertificateApproved},
+		"of a Node that another names": {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-1")} }, ""},
+		"next to other machines": {
+			func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-2")} }, certificatesv1.CertificateApproved,
+		},
 		"of its own Node":               {func(*facts) {}, certificatesv1.CertificateApproved},
 		"of another's Node":             {func(f *facts) { f.machine.Labels[v1alpha1.LabelNode] = "n-2" }, certificatesv1.CertificateDenied},
 		"of a VM that is being created": {func(f *facts) { f.machine.Labels = nil }, ""},
@@ -162,7 +183,8 @@ func TestRequests(t *testing.T) {
 				machines = append(machines, &f.others[i])
 			}
 			cfg := Config{
-				Target: target, Machines: machinefake.NewSimpleClientset(machines...), Clock: clocktesting.NewFakeClock(now), Log: slog.New(slog.DiscardHandler),
+				Target: target, Machines: machinefake.NewSimpleClientset(machines...), Clock: clocktesting.NewFakeClock(now),
+				Log: slog.New(slog.DiscardHandler),
 			}
 			if err := cfg.look(t.Context(), f.request); err != nil {
 				t.Fatal(err)
@@ -194,7 +216,9 @@ func TestRun(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
-			if err := Run(ctx, Config{Target: target, Machines: machines, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}); err != nil {
+			if err := Run(ctx, Config{
+				Target: target, Machines: machines, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+			}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -76,12 +76,15 @@ func nodeOf(r *certificatesv1.CertificateSigningRequest) (string, error) {
 	}
 	name, isNode := strings.CutPrefix(request.Subject.CommonName, nodeUser)
 	if !isNode || name == "" || !slices.Equal(request.Subject.Organization, []string{nodesGroup}) {
-		return "", fmt.Errorf("expected user %s<Node> in group %s alone, got %q in %q", nodeUser, nodesGroup, request.Subject.CommonName, request.Subject.Organization)
+		return "", fmt.Errorf("expected user %s<Node> in group %s alone, got %q in %q",
+			nodeUser, nodesGroup, request.Subject.CommonName, request.Subject.Organization)
 	}
 	if len(request.DNSNames)+len(request.IPAddresses)+len(request.EmailAddresses)+len(request.URIs) > 0 {
 		return "", errors.New("expected no alternative names, got some")
 	}
-	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth}
+	usages := []certificatesv1.KeyUsage{
+		certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth,
+	}
 	if slices.ContainsFunc(r.Spec.Usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(usages, u) }) {
 		return "", fmt.Errorf("expected no usages but %q, got %q", usages, r.Spec.Usages)
 	}

@@ -56,14 +56,15 @@ func TestClientToken(t *testing.T) {
 
 // A create takes effect whether or not the caller waits for the answer.
 func TestCallTakesEffectAfterCallerDisconnects(t *testing.T) {
-	inBubble(t, cloudapi.Settings{Latency: map[cloudapi.Operation]cloudapi.Latency{cloudapi.OpCreateInstance: {Mean: seconds(1)}}}, func(b *bubble) {
-		ctx, cancel := context.WithCancel(b.t.Context())
-		cancel()
-		b.send(ctx, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "a"})
-		if all := ok[cloudapi.InstanceList](b, http.MethodGet, cloudapi.PathAllInstances, nil); len(all.Items) != 1 {
-			t.Errorf("%d VMs, want 1", len(all.Items))
-		}
-	})
+	inBubble(t, cloudapi.Settings{Latency: map[cloudapi.Operation]cloudapi.Latency{cloudapi.OpCreateInstance: {Mean: seconds(1)}}},
+		func(b *bubble) {
+			ctx, cancel := context.WithCancel(b.t.Context())
+			cancel()
+			b.send(ctx, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "a"})
+			if all := ok[cloudapi.InstanceList](b, http.MethodGet, cloudapi.PathAllInstances, nil); len(all.Items) != 1 {
+				t.Errorf("%d VMs, want 1", len(all.Items))
+			}
+		})
 }
 
 func TestFaults(t *testing.T) {
@@ -89,7 +90,8 @@ func TestFaults(t *testing.T) {
 				{Kind: kind, Rate: 1, RetryAfter: milliseconds(1500), Hold: seconds(5), Zones: []string{"sim-1b"}},
 			}}, func(b *bubble) {
 				began := time.Now()
-				status, header, answer := b.send(b.t.Context(), http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "a", Zone: "sim-1b"})
+				status, header, answer := b.send(b.t.Context(), http.MethodPost,
+					cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "a", Zone: "sim-1b"})
 				if status != want.status {
 					t.Fatalf("status %d %s, want %d", status, answer, want.status)
 				}
@@ -106,7 +108,8 @@ func TestFaults(t *testing.T) {
 					if err := json.Unmarshal(answer, &body); err != nil || body.Code != want.code {
 						t.Errorf("answer %s, want %s", answer, want.code)
 					}
-					if throttled := kind == cloudapi.FaultThrottled; throttled != (body.RetryAfterSeconds == 1.5) || throttled != (header.Get("Retry-After") == "2") {
+					if throttled := kind == cloudapi.FaultThrottled; throttled != (body.RetryAfterSeconds == 1.5) ||
+						throttled != (header.Get("Retry-After") == "2") {
 						t.Errorf("retry after %v, header %q", body.RetryAfterSeconds, header.Get("Retry-After"))
 					}
 				}
@@ -138,9 +141,11 @@ func TestRefusals(t *testing.T) {
 			"no such image":   {cloudapi.CreateInstanceRequest{Name: "a", Image: "dos"}, cloudapi.CodeInvalidParameter},
 			"no such network": {cloudapi.CreateInstanceRequest{Name: "a", Network: "token-ring"}, cloudapi.CodeInvalidParameter},
 			"no such boot":    {cloudapi.CreateInstanceRequest{Name: "a", Boot: cloudapi.BootKubelet}, cloudapi.CodeInvalidParameter},
-			"empty volume":    {cloudapi.CreateInstanceRequest{Name: "a", DataVolumes: []cloudapi.DataVolume{{Name: "v"}}}, cloudapi.CodeInvalidParameter},
-			"region is full":  {cloudapi.CreateInstanceRequest{Name: "a", Region: "sim-2"}, cloudapi.CodeQuotaExceeded},
-			"type used up":    {cloudapi.CreateInstanceRequest{Name: "a", InstanceType: "gpu-8"}, cloudapi.CodeQuotaExceeded},
+			"empty volume": {
+				cloudapi.CreateInstanceRequest{Name: "a", DataVolumes: []cloudapi.DataVolume{{Name: "v"}}}, cloudapi.CodeInvalidParameter,
+			},
+			"region is full": {cloudapi.CreateInstanceRequest{Name: "a", Region: "sim-2"}, cloudapi.CodeQuotaExceeded},
+			"type used up":   {cloudapi.CreateInstanceRequest{Name: "a", InstanceType: "gpu-8"}, cloudapi.CodeQuotaExceeded},
 		} {
 			if code := b.refused(http.MethodPost, cloudapi.PathInstances, c.req); code != c.want {
 				t.Errorf("%s: %s, want %s", name, code, c.want)
@@ -154,7 +159,8 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %s, want %s", c.method, code, cloudapi.CodeNotFound)
 			}
 		}
-		if status, _, answer := b.sendRaw(http.MethodPost, cloudapi.PathInstances, `{"name": "a", "colour": "red"}`); status != http.StatusBadRequest {
+		if status, _, answer := b.sendRaw(http.MethodPost, cloudapi.PathInstances,
+			`{"name": "a", "colour": "red"}`); status != http.StatusBadRequest {
 			t.Errorf("unknown parameter: %d %s, want 400", status, answer)
 		}
 		b.patch(`{"credentials": "secret"}`)
@@ -170,7 +176,9 @@ func TestPagesAreStable(t *testing.T) {
 	inBubble(t, cloudapi.Settings{}, func(b *bubble) {
 		var ids []string
 		for i := range 25 {
-			ids = append(ids, b.create(cloudapi.CreateInstanceRequest{Name: fmt.Sprintf("vm-%d", i), Tags: map[string]string{"half": fmt.Sprint(i % 2), "all": ""}}).ID)
+			ids = append(ids, b.create(cloudapi.CreateInstanceRequest{
+				Name: fmt.Sprintf("vm-%d", i), Tags: map[string]string{"half": fmt.Sprint(i % 2), "all": ""},
+			}).ID)
 		}
 		pages := func(query url.Values, between func()) (seen []string) {
 			for {
@@ -280,7 +288,8 @@ func TestVolumes(t *testing.T) {
 		if got := ok[cloudapi.Volume](b, http.MethodGet, one, nil); got.AttachedTo != "" {
 			t.Errorf("after the end of the VM it is attached to %q", got.AttachedTo)
 		}
-		if code := b.refused(http.MethodPut, one+"/attachment", cloudapi.AttachVolumeRequest{InstanceID: there.ID}); code != cloudapi.CodeConflict {
+		if code := b.refused(http.MethodPut,
+			one+"/attachment", cloudapi.AttachVolumeRequest{InstanceID: there.ID}); code != cloudapi.CodeConflict {
 			t.Errorf("attached to a VM that has ended: %s, want %s", code, cloudapi.CodeConflict)
 		}
 		if code := b.refused(http.MethodDelete, cloudapi.PathVolumes+"/"+vm.VolumeIDs[0]+"/attachment", nil); code != cloudapi.CodeConflict {
@@ -322,7 +331,10 @@ func TestCallLogOfFaults(t *testing.T) {
 		b.refused(http.MethodDelete, path(vm.ID), nil)
 		want := []cloudapi.Call{
 			{Caller: "bubble", Operation: cloudapi.OpCreateInstance, Token: "u", Machine: "b", Status: 500, Error: string(cloudapi.CodeInternal)},
-			{Caller: "bubble", Operation: cloudapi.OpDeleteInstance, Machine: "a", MachineUID: "t", Instance: vm.ID, Status: 500, Error: string(cloudapi.CodeInternal)},
+			{
+				Caller: "bubble", Operation: cloudapi.OpDeleteInstance, Machine: "a", MachineUID: "t", Instance: vm.ID, Status: 500,
+				Error: string(cloudapi.CodeInternal),
+			},
 		}
 		if diff := cmp.Diff(want, b.calls()[1:], cmpopts.IgnoreFields(cloudapi.Call{}, "ID", "Start", "End")); diff != "" {
 			t.Errorf("call log (-want +got):\n%s", diff)
@@ -332,43 +344,44 @@ func TestCallLogOfFaults(t *testing.T) {
 
 // Every call is one line; those of its operator are not logged.
 func TestCallLog(t *testing.T) {
-	inBubble(t, cloudapi.Settings{Latency: map[cloudapi.Operation]cloudapi.Latency{cloudapi.OpCreateInstance: {Mean: seconds(1)}}}, func(b *bubble) {
-		began := time.Now()
-		req := cloudapi.CreateInstanceRequest{Name: "a", ClientToken: "t"}
-		vm := b.create(req)
-		b.create(req)
-		b.patch(`{}`)
-		b.remove(vm.ID)
-		b.remove(vm.ID)
-		b.refused(http.MethodGet, path("i-none"), nil)
-		b.refused(http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "B"})
-		common := cloudapi.Call{Caller: "bubble", Status: 200, Machine: "a", MachineUID: "t", Instance: vm.ID}
-		call := func(op cloudapi.Operation, change func(c *cloudapi.Call)) cloudapi.Call {
-			c := common
-			c.Operation = op
-			change(&c)
-			return c
-		}
-		want := []cloudapi.Call{
-			call(cloudapi.OpCreateInstance, func(c *cloudapi.Call) { c.Token, c.Changed = "t", true }),
-			call(cloudapi.OpCreateInstance, func(c *cloudapi.Call) { c.Token = "t" }),
-			call(cloudapi.OpDeleteInstance, func(c *cloudapi.Call) { c.Changed = true }),
-			call(cloudapi.OpDeleteInstance, func(*cloudapi.Call) {}),
-			call(cloudapi.OpGetInstance, func(c *cloudapi.Call) {
-				c.Machine, c.MachineUID, c.Instance, c.Status, c.Error = "", "", "i-none", 404, string(cloudapi.CodeNotFound)
-			}),
-			call(cloudapi.OpCreateInstance, func(c *cloudapi.Call) {
-				c.Machine, c.MachineUID, c.Instance, c.Status, c.Error = "B", "", "", 400, string(cloudapi.CodeInvalidParameter)
-			}),
-		}
-		got := b.calls()
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(cloudapi.Call{}, "ID", "Start", "End")); diff != "" {
-			t.Errorf("call log (-want +got):\n%s", diff)
-		}
-		if first := got[0]; !first.Start.Equal(began) || !first.End.Equal(began.Add(time.Second)) || first.ID == got[1].ID {
-			t.Errorf("first call: %+v; want it to begin at %v and take 1s", first, began)
-		}
-	})
+	inBubble(t, cloudapi.Settings{Latency: map[cloudapi.Operation]cloudapi.Latency{cloudapi.OpCreateInstance: {Mean: seconds(1)}}},
+		func(b *bubble) {
+			began := time.Now()
+			req := cloudapi.CreateInstanceRequest{Name: "a", ClientToken: "t"}
+			vm := b.create(req)
+			b.create(req)
+			b.patch(`{}`)
+			b.remove(vm.ID)
+			b.remove(vm.ID)
+			b.refused(http.MethodGet, path("i-none"), nil)
+			b.refused(http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "B"})
+			common := cloudapi.Call{Caller: "bubble", Status: 200, Machine: "a", MachineUID: "t", Instance: vm.ID}
+			call := func(op cloudapi.Operation, change func(c *cloudapi.Call)) cloudapi.Call {
+				c := common
+				c.Operation = op
+				change(&c)
+				return c
+			}
+			want := []cloudapi.Call{
+				call(cloudapi.OpCreateInstance, func(c *cloudapi.Call) { c.Token, c.Changed = "t", true }),
+				call(cloudapi.OpCreateInstance, func(c *cloudapi.Call) { c.Token = "t" }),
+				call(cloudapi.OpDeleteInstance, func(c *cloudapi.Call) { c.Changed = true }),
+				call(cloudapi.OpDeleteInstance, func(*cloudapi.Call) {}),
+				call(cloudapi.OpGetInstance, func(c *cloudapi.Call) {
+					c.Machine, c.MachineUID, c.Instance, c.Status, c.Error = "", "", "i-none", 404, string(cloudapi.CodeNotFound)
+				}),
+				call(cloudapi.OpCreateInstance, func(c *cloudapi.Call) {
+					c.Machine, c.MachineUID, c.Instance, c.Status, c.Error = "B", "", "", 400, string(cloudapi.CodeInvalidParameter)
+				}),
+			}
+			got := b.calls()
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(cloudapi.Call{}, "ID", "Start", "End")); diff != "" {
+				t.Errorf("call log (-want +got):\n%s", diff)
+			}
+			if first := got[0]; !first.Start.Equal(began) || !first.End.Equal(began.Add(time.Second)) || first.ID == got[1].ID {
+				t.Errorf("first call: %+v; want it to begin at %v and take 1s", first, began)
+			}
+		})
 }
 
 // The VM of another cloud boots under the provider ID of that cloud, once for each token, in spite

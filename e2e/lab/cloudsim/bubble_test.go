@@ -159,7 +159,8 @@ func (b *bubble) patch(settings string) cloudapi.Settings {
 
 func (b *bubble) act(id string, action cloudapi.Action) {
 	b.t.Helper()
-	ok[cloudapi.Instance](b, http.MethodPost, strings.Replace(cloudapi.PathInstanceActions, "{id}", id, 1), cloudapi.InstanceAction{Action: action})
+	ok[cloudapi.Instance](b, http.MethodPost,
+		strings.Replace(cloudapi.PathInstanceActions, "{id}", id, 1), cloudapi.InstanceAction{Action: action})
 	synctest.Wait()
 }
 

@@ -54,7 +54,8 @@ func (c catalog) complete(req *cloudapi.CreateInstanceRequest) error {
 		req.Boot = cloudapi.BootSimulated
 	}
 	if _, ok := c.instanceType(req.InstanceType); !ok {
-		return invalid("instance type %q does not exist; there are %v", req.InstanceType, names(c.types, func(t cloudapi.InstanceType) string { return t.Name }))
+		return invalid("instance type %q does not exist; there are %v",
+			req.InstanceType, names(c.types, func(t cloudapi.InstanceType) string { return t.Name }))
 	}
 	if !slices.ContainsFunc(c.images, func(i cloudapi.Image) bool { return i.Name == req.Image }) {
 		return invalid("image %q does not exist; there are %v", req.Image, names(c.images, func(i cloudapi.Image) string { return i.Name }))

@@ -129,7 +129,8 @@ func validate(s cloudapi.Settings, offers catalog) error {
 	switch s.InPlaceUpdates.Result {
 	case "", cloudapi.UpdateSuccessful, cloudapi.UpdateFailed, cloudapi.UpdateNever:
 	default:
-		wrong("inPlaceUpdates.result is %q; expected %s, %s or %s", s.InPlaceUpdates.Result, cloudapi.UpdateSuccessful, cloudapi.UpdateFailed, cloudapi.UpdateNever)
+		wrong("inPlaceUpdates.result is %q; expected %s, %s or %s",
+			s.InPlaceUpdates.Result, cloudapi.UpdateSuccessful, cloudapi.UpdateFailed, cloudapi.UpdateNever)
 	}
 	if s.RebootTime < 0 {
 		wrong("rebootTime is %v; expected 0 or more", time.Duration(s.RebootTime))

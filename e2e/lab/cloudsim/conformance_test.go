@@ -77,7 +77,8 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 		CreateWithout: func(t *testing.T, m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) string {
 			t.Helper()
 			var created cloudapi.Instance
-			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tagsWithout(m, controlCluster, without)}, &created)
+			site.call(t, http.MethodPost, cloudapi.PathInstances,
+				cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tagsWithout(m, controlCluster, without)}, &created)
 			return created.ProviderID
 		},
 		OtherScopes: map[string]map[string][]byte{
@@ -108,7 +109,8 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 // tagsWithout are the tags of a machine's VM, without one of them.
 func tagsWithout(m *v1alpha1.Machine, controlCluster string, without drivertest.Tag) map[string]string {
 	tags := map[string]string{
-		simulated.TagCluster: m.Namespace, simulated.TagMachine: m.Name, simulated.TagMachineUID: string(m.UID), simulated.TagControlCluster: controlCluster,
+		simulated.TagCluster: m.Namespace, simulated.TagMachine: m.Name, simulated.TagMachineUID: string(m.UID),
+		simulated.TagControlCluster: controlCluster,
 	}
 	delete(tags, map[drivertest.Tag]string{
 		drivertest.NamespaceTag: simulated.TagCluster, drivertest.MachineTag: simulated.TagMachine,

@@ -28,7 +28,8 @@ func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.
 		i := c.instances[id]
 		about(call, i)
 		if i.Params != params {
-			return cloudapi.Instance{}, refuse(cloudapi.CodeIdempotencyMismatch, "client token %q has created %s with other parameters", req.ClientToken, id)
+			return cloudapi.Instance{},
+				refuse(cloudapi.CodeIdempotencyMismatch, "client token %q has created %s with other parameters", req.ClientToken, id)
 		}
 		return i.API, nil
 	}
@@ -41,7 +42,9 @@ func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.
 	}
 	about(call, created)
 	call.Changed = true
-	if err := c.commit(change{instances: []*instance{created}, volumes: volumes, forgetLeftovers: c.leftoversOf(req.ClientToken), call: call}); err != nil {
+	if err := c.commit(change{
+		instances: []*instance{created}, volumes: volumes, forgetLeftovers: c.leftoversOf(req.ClientToken), call: call,
+	}); err != nil {
 		return cloudapi.Instance{}, err
 	}
 	c.life.Wake(created.API.ID)
@@ -57,7 +60,8 @@ func (c *Cloud) checkCreate(req *cloudapi.CreateInstanceRequest) (params string,
 		return "", err
 	}
 	if _, ok := c.cfg.Hosts[req.Boot]; !ok {
-		return "", invalid("boot mode: expected one of those that this cloud has, got %q; there are %v%s", req.Boot, slices.Sorted(maps.Keys(c.cfg.Hosts)), kubeletHint(req.Boot))
+		return "", invalid("boot mode: expected one of those that this cloud has, got %q; there are %v%s",
+			req.Boot, slices.Sorted(maps.Keys(c.cfg.Hosts)), kubeletHint(req.Boot))
 	}
 	for at, v := range req.DataVolumes {
 		if v.Name == "" || v.SizeGiB <= 0 {
@@ -107,7 +111,9 @@ func (c *Cloud) checkRoom(req cloudapi.CreateInstanceRequest) error {
 }
 
 // newInstance decides the state of the new VM. c.mu is held.
-func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, latency time.Duration) (*instance, []*cloudapi.Volume, error) {
+func (c *Cloud) newInstance(
+	req cloudapi.CreateInstanceRequest, params string, latency time.Duration,
+) (*instance, []*cloudapi.Volume, error) {
 	number, err := c.store.sequence(bucketInstances)
 	if err != nil {
 		return nil, nil, err
@@ -199,7 +205,9 @@ func (c *Cloud) getInstance(id string, call *cloudapi.Call) (cloudapi.Instance, 
 }
 
 // modifyInstance changes attributes of a VM, if it meets the condition.
-func (c *Cloud) modifyInstance(id string, attributes cloudapi.InstanceAttributes, condition url.Values, call *cloudapi.Call) (cloudapi.Instance, error) {
+func (c *Cloud) modifyInstance(
+	id string, attributes cloudapi.InstanceAttributes, condition url.Values, call *cloudapi.Call,
+) (cloudapi.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i, err := c.lookUp(id, call)

@@ -29,7 +29,8 @@ func TestPartialCreateLeavesAnInterfaceAndADisk(t *testing.T) {
 	inBubble(t, cloudapi.Settings{Faults: []cloudapi.Fault{{Kind: cloudapi.FaultPartial, Rate: 1}}}, func(b *bubble) {
 		both := []cloudapi.LeftoverKind{cloudapi.LeftoverDisk, cloudapi.LeftoverNetworkInterface}
 		for _, name := range []string{"a", "b", "a"} { // the second create of a creates no more
-			if status, _, answer := b.send(t.Context(), http.MethodPost, cloudapi.PathInstances, named(name)); status != http.StatusInternalServerError {
+			if status, _, answer := b.send(t.Context(), http.MethodPost, cloudapi.PathInstances,
+				named(name)); status != http.StatusInternalServerError {
 				t.Fatalf("create: status %d %s, want 500", status, answer)
 			}
 		}

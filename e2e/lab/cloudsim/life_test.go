@@ -74,12 +74,19 @@ func TestFaultsOfVMs(t *testing.T) {
 		on     bool
 		health guest.Health
 	}{
-		"none":               {after: time.Hour, state: cloudapi.StateRunning, on: true},
-		"never joins":        {faults: cloudapi.VMFaults{NeverJoin: 1}, after: time.Hour, state: cloudapi.StateRunning},
-		"has not joined yet": {faults: cloudapi.VMFaults{JoinLate: 1, JoinDelay: seconds(9)}, after: 9 * time.Second, state: cloudapi.StateRunning},
-		"has joined late":    {faults: cloudapi.VMFaults{JoinLate: 1, JoinDelay: seconds(9)}, after: 10 * time.Second, state: cloudapi.StateRunning, on: true},
-		"dies":               {faults: cloudapi.VMFaults{Die: 1, DieAfter: seconds(9)}, after: 10 * time.Second, state: cloudapi.StateTerminated},
-		"loses readiness":    {faults: cloudapi.VMFaults{LoseReady: 1, LoseReadyAfter: seconds(9)}, after: 10 * time.Second, state: cloudapi.StateRunning, on: true, health: guest.NotReady},
+		"none":        {after: time.Hour, state: cloudapi.StateRunning, on: true},
+		"never joins": {faults: cloudapi.VMFaults{NeverJoin: 1}, after: time.Hour, state: cloudapi.StateRunning},
+		"has not joined yet": {
+			faults: cloudapi.VMFaults{JoinLate: 1, JoinDelay: seconds(9)}, after: 9 * time.Second, state: cloudapi.StateRunning,
+		},
+		"has joined late": {
+			faults: cloudapi.VMFaults{JoinLate: 1, JoinDelay: seconds(9)}, after: 10 * time.Second, state: cloudapi.StateRunning, on: true,
+		},
+		"dies": {faults: cloudapi.VMFaults{Die: 1, DieAfter: seconds(9)}, after: 10 * time.Second, state: cloudapi.StateTerminated},
+		"loses readiness": {
+			faults: cloudapi.VMFaults{LoseReady: 1, LoseReadyAfter: seconds(9)}, after: 10 * time.Second, state: cloudapi.StateRunning, on: true,
+			health: guest.NotReady,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings.VMFaults = c.faults
@@ -161,7 +168,8 @@ func TestZoneFails(t *testing.T) {
 		if got := b.create(again); got.ID != inside.ID {
 			t.Errorf("a repeated create returned %s, want %s", got.ID, inside.ID)
 		}
-		if code := b.refused(http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "c", Zone: "sim-1b"}); code != cloudapi.CodeNoCapacity {
+		if code := b.refused(http.MethodPost,
+			cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "c", Zone: "sim-1b"}); code != cloudapi.CodeNoCapacity {
 			t.Errorf("a create in the zone: %s, want %s", code, cloudapi.CodeNoCapacity)
 		}
 		b.patch(`{"failedZones": null}`)
@@ -255,7 +263,10 @@ func TestSettingsSurvive(t *testing.T) {
 		if got := current(); got != 3*time.Second {
 			t.Errorf("after a restart with other settings: boot time %v, want 3s", got)
 		}
-		for _, bad := range []string{`{"faults": [{"kind": "bad luck"}]}`, `{"failedZones": ["moon"]}`, `{"vmFaults": {"die": 2}}`, `{"bootTime": {"mean": "-1s"}}`, `{"speed": 1}`, `[]`, `{"latency": {"Fly": {"mean": "1s"}}}`} {
+		for _, bad := range []string{
+			`{"faults": [{"kind": "bad luck"}]}`, `{"failedZones": ["moon"]}`, `{"vmFaults": {"die": 2}}`, `{"bootTime": {"mean": "-1s"}}`,
+			`{"speed": 1}`, `[]`, `{"latency": {"Fly": {"mean": "1s"}}}`,
+		} {
 			if code := b.refused(http.MethodPatch, cloudapi.PathSettings, []byte(nil)); code != cloudapi.CodeInvalidParameter {
 				t.Errorf("empty patch: %s", code)
 			}

@@ -32,7 +32,8 @@ func TestLoopbackAddresses(t *testing.T) {
 			vm := b.create(cloudapi.CreateInstanceRequest{Name: fmt.Sprintf("vm-%d", n), Boot: cloudapi.BootKubelet})
 			address, err := netip.ParseAddr(vm.PrivateIP)
 			if err != nil || !b.cfg.KubeletNetwork.Contains(address) || seen[vm.PrivateIP] != "" {
-				t.Fatalf("VM %d has the address %q, %v; want one in %s that no other VM has (%s)", n, vm.PrivateIP, err, b.cfg.KubeletNetwork, seen[vm.PrivateIP])
+				t.Fatalf("VM %d has the address %q, %v; want one in %s that no other VM has (%s)",
+					n, vm.PrivateIP, err, b.cfg.KubeletNetwork, seen[vm.PrivateIP])
 			}
 			seen[vm.PrivateIP] = vm.ID
 		}

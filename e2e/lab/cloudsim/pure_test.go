@@ -64,7 +64,9 @@ func FuzzFindBootstrapToken(f *testing.F) {
 
 func TestAddress(t *testing.T) {
 	network := cloudapi.Network{CIDR: "10.64.0.0/12"}
-	for n, want := range map[uint64]string{0: "10.64.0.1", 1: "10.64.0.2", 254: "10.64.0.255", 255: "10.64.1.0", 1<<20 - 3: "10.79.255.254", 1<<20 - 2: "10.64.0.1"} {
+	for n, want := range map[uint64]string{
+		0: "10.64.0.1", 1: "10.64.0.2", 254: "10.64.0.255", 255: "10.64.1.0", 1<<20 - 3: "10.79.255.254", 1<<20 - 2: "10.64.0.1",
+	} {
 		if got, err := address(network, n); err != nil || got != want {
 			t.Errorf("address %d = %s, %v, want %s", n, got, err, want)
 		}

@@ -47,7 +47,8 @@ func (c *Cloud) Handler() http.Handler {
 		return request{do: func(_ time.Duration, call *cloudapi.Call) (any, error) { return c.deleteLeftovers(query, call) }}, nil
 	})
 	on("GET", cloudapi.PathRegions, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.RegionList{Items: c.offers.regions} }))
-	on("GET", cloudapi.PathInstanceTypes, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.InstanceTypeList{Items: c.offers.types} }))
+	on("GET", cloudapi.PathInstanceTypes, cloudapi.OpDescribeCatalog,
+		plain(func() any { return cloudapi.InstanceTypeList{Items: c.offers.types} }))
 	on("GET", cloudapi.PathImages, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.ImageList{Items: c.offers.images} }))
 	on("GET", cloudapi.PathNetworks, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.NetworkList{Items: c.offers.networks} }))
 

@@ -111,7 +111,8 @@ func (c *Cloud) detachVolume(id, instanceID string, call *cloudapi.Call) (clouda
 		case slices.Contains(i.API.VolumeIDs, id):
 			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "volume %s was created with %s and stays attached to it", id, v.AttachedTo)
 		case !i.alive():
-			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "%s is %s, and volume %s is released when nothing of the VM runs any more", v.AttachedTo, i.API.State, id)
+			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "%s is %s, and volume %s is released when nothing of the VM runs any more",
+				v.AttachedTo, i.API.State, id)
 		}
 	}
 	return c.moveVolume(v, "", call)

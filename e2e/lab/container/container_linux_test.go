@@ -101,20 +101,33 @@ func TestEnvironmentOfAContainer(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"host name":           {script: "hostname", want: "pod-0\n"},
-		"environment":         {script: "env | grep -v -e PWD -e SHLVL -e ^_ | sort", change: func(c *Config) { c.Env = append(c.Env, "A=b c") }, want: "A=b c\nPATH=/usr/bin:/bin\n"},
-		"exit code":           {script: "exit 7", code: 7},
-		"killed by a signal":  {script: "kill -KILL $$", code: 137},
-		"working folder":      {script: "pwd", change: func(c *Config) { c.WorkingDir = "/made/for/it" }, want: "/made/for/it\n"},
-		"writes are its own":  {script: "echo x > /etc/container-test; cat /etc/container-test", want: "x\n"},
-		"read-only root":      {script: "echo x 2>&- > /etc/container-test || echo no", change: func(c *Config) { c.ReadOnlyRoot = true }, want: "no\n"},
-		"devices":             {script: "echo x > /dev/null; head -c2 /dev/zero | wc -c; echo y > /dev/shm/y; cat /dev/shm/y", want: "2\ny\n"},
-		"volumes":             {script: "cat /data/file /data/inner/file /var/run/secrets/some/file", change: mounts, want: "content\ncontent\ncontent\n"},
-		"writable volume":     {script: "echo more > /data/new; cat /data/new", change: mounts, want: "more\n"},
-		"read-only volume":    {script: "echo x 2>&- > /var/run/secrets/some/file || echo no", change: mounts, want: "no\n"},
-		"processes":           {script: "test -e /proc/self/status && echo yes", want: "yes\n"},
-		"user without root":   {script: "id -u; id -g", change: func(c *Config) { c.User = User{UID: 1234, GID: 5678, Groups: []uint32{42}} }, want: or("1234\n5678\n", "0\n0\n")},
-		"supplemental groups": {script: "id -G", change: func(c *Config) { c.User = User{UID: 1234, GID: 5678, Groups: []uint32{42}} }, want: or("5678 42\n", machineGroups(t))},
+		"host name": {script: "hostname", want: "pod-0\n"},
+		"environment": {
+			script: "env | grep -v -e PWD -e SHLVL -e ^_ | sort", change: func(c *Config) { c.Env = append(c.Env, "A=b c") },
+			want: "A=b c\nPATH=/usr/bin:/bin\n",
+		},
+		"exit code":          {script: "exit 7", code: 7},
+		"killed by a signal": {script: "kill -KILL $$", code: 137},
+		"working folder":     {script: "pwd", change: func(c *Config) { c.WorkingDir = "/made/for/it" }, want: "/made/for/it\n"},
+		"writes are its own": {script: "echo x > /etc/container-test; cat /etc/container-test", want: "x\n"},
+		"read-only root": {
+			script: "echo x 2>&- > /etc/container-test || echo no", change: func(c *Config) { c.ReadOnlyRoot = true }, want: "no\n",
+		},
+		"devices": {script: "echo x > /dev/null; head -c2 /dev/zero | wc -c; echo y > /dev/shm/y; cat /dev/shm/y", want: "2\ny\n"},
+		"volumes": {
+			script: "cat /data/file /data/inner/file /var/run/secrets/some/file", change: mounts, want: "content\ncontent\ncontent\n",
+		},
+		"writable volume":  {script: "echo more > /data/new; cat /data/new", change: mounts, want: "more\n"},
+		"read-only volume": {script: "echo x 2>&- > /var/run/secrets/some/file || echo no", change: mounts, want: "no\n"},
+		"processes":        {script: "test -e /proc/self/status && echo yes", want: "yes\n"},
+		"user without root": {
+			script: "id -u; id -g", change: func(c *Config) { c.User = User{UID: 1234, GID: 5678, Groups: []uint32{42}} },
+			want: or("1234\n5678\n", "0\n0\n"),
+		},
+		"supplemental groups": {
+			script: "id -G", change: func(c *Config) { c.User = User{UID: 1234, GID: 5678, Groups: []uint32{42}} },
+			want: or("5678 42\n", machineGroups(t)),
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +156,8 @@ func TestOtherFileSystems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, output := run(t, "cd /opt; cat file inner/file inner/innermost/file; for d in . inner inner/innermost; do touch $d/new 2>&- && echo $d; done", nil).end(t)
+	code, output := run(t,
+		"cd /opt; cat file inner/file inner/innermost/file; for d in . inner inner/innermost; do touch $d/new 2>&- && echo $d; done", nil).end(t)
 	if want := "/opt\n/opt/inner\n/opt/inner/innermost\n.\n"; output != want {
 		t.Errorf("exit code %d, output %q, want %q", code, output, want)
 	}
@@ -237,7 +251,8 @@ func TestExec(t *testing.T) {
 	c := run(t, "echo here > /only-in-the-container; echo up; exec sleep 1000", nil)
 	c.say(t, "up")
 	var stdout, stderr strings.Builder
-	code, err := c.Exec(t.Context(), []string{"sh", "-c", "cat; cat /only-in-the-container; hostname; echo oops >&2; exit 4"}, strings.NewReader("input\n"), &stdout, &stderr)
+	code, err := c.Exec(t.Context(), []string{"sh", "-c", "cat; cat /only-in-the-container; hostname; echo oops >&2; exit 4"},
+		strings.NewReader("input\n"), &stdout, &stderr)
 	got := []any{code, err, stdout.String(), stderr.String()}
 	if diff := cmp.Diff([]any{4, nil, "input\nhere\npod-0\n", "oops\n"}, got); diff != "" {
 		t.Errorf("exec (-want +got):\n%s", diff)

@@ -47,7 +47,9 @@ func NewClient(server string, ca []byte, user Pair) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the user's certificate: %w", err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
+	}
 	return &Client{
 		server:    strings.TrimSuffix(server, "/"),
 		http:      &http.Client{Transport: transport},

@@ -27,7 +27,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writes = append(s.writes, r.URL.String()+" "+string(body))
 		_, _ = io.WriteString(w, "{}")
 	case r.URL.Path == "/api/v1":
-		_, _ = io.WriteString(w, `{"resources":[{"name":"pods/eviction","kind":"Secret","namespaced":true},{"name":"secrets","kind":"Secret","namespaced":true}]}`)
+		_, _ = io.WriteString(w,
+			`{"resources":[{"name":"pods/eviction","kind":"Secret","namespaced":true},{"name":"secrets","kind":"Secret","namespaced":true}]}`)
 	case r.URL.Path == "/apis/rbac.authorization.k8s.io/v1":
 		_, _ = io.WriteString(w, `{"resources":[{"name":"clusterroles","kind":"ClusterRole"}]}`)
 	default:
@@ -74,8 +75,10 @@ metadata: {name: "lab:fleet"}
 	}
 	const query = "?force=true&fieldManager=lab "
 	want := []string{
-		"/api/v1/namespaces/kube-system/secrets/token" + query + `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"token","namespace":"kube-system"}}`,
-		"/apis/rbac.authorization.k8s.io/v1/clusterroles/lab:fleet" + query + `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"lab:fleet"}}`,
+		"/api/v1/namespaces/kube-system/secrets/token" + query +
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"token","namespace":"kube-system"}}`,
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles/lab:fleet" + query +
+			`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"lab:fleet"}}`,
 	}
 	if diff := cmp.Diff(want, srv.writes); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)

@@ -101,5 +101,8 @@ func (e *Etcd) SaveCommand(file string) []string {
 
 // RestoreCommand is the command line of hyperkube that creates a data folder from such a file.
 func (e *Etcd) RestoreCommand(file, dataDir string, bumpRevision uint64) []string {
-	return []string{"etcd-snapshot", "restore", "--data-dir=" + dataDir, "--peer-url=" + e.peerURL, "--bump-revision=" + strconv.FormatUint(bumpRevision, 10), file}
+	return []string{
+		"etcd-snapshot", "restore", "--data-dir=" + dataDir, "--peer-url=" + e.peerURL, "--bump-revision=" + strconv.FormatUint(bumpRevision, 10),
+		file,
+	}
 }

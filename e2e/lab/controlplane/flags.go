@@ -40,12 +40,13 @@ func (c *Cluster) apiServer() supervise.Spec {
 
 func (c *Cluster) controllerManager() supervise.Spec {
 	f := c.files
-	return c.programs.spec(c.ProcessName(ControllerManager), ControllerManager, append(c.loopbackServer(f.controllerManager, c.ports.ControllerManager),
-		"--use-service-account-credentials", "--root-ca-file="+f.ca.cert, "--service-account-private-key-file="+f.tokens.key,
-		"--cluster-signing-cert-file="+f.ca.cert, "--cluster-signing-key-file="+f.ca.key,
-		"--controllers=*,bootstrapsigner,tokencleaner",
-		"--flex-volume-plugin-dir="+filepath.Join(c.programs.Dir, "flexvolumes"), // Its default is outside of the lab.
-	)...)
+	return c.programs.spec(c.ProcessName(ControllerManager), ControllerManager,
+		append(c.loopbackServer(f.controllerManager, c.ports.ControllerManager),
+			"--use-service-account-credentials", "--root-ca-file="+f.ca.cert, "--service-account-private-key-file="+f.tokens.key,
+			"--cluster-signing-cert-file="+f.ca.cert, "--cluster-signing-key-file="+f.ca.key,
+			"--controllers=*,bootstrapsigner,tokencleaner",
+			"--flex-volume-plugin-dir="+filepath.Join(c.programs.Dir, "flexvolumes"), // Its default is outside of the lab.
+		)...)
 }
 
 func (c *Cluster) scheduler() supervise.Spec {

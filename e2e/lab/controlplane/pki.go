@@ -113,7 +113,9 @@ func NewSigningKeys() (Pair, error) {
 }
 
 // sign sets the common fields of all certificates, and signs.
-func sign(template *x509.Certificate, key *ecdsa.PrivateKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, now time.Time) (Pair, error) {
+func sign(
+	template *x509.Certificate, key *ecdsa.PrivateKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, now time.Time,
+) (Pair, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return Pair{}, fmt.Errorf("creating a serial number: %w", err)

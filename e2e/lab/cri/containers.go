@@ -189,7 +189,9 @@ func (s *Server) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatu
 }
 
 // ReopenContainerLog continues in a new file, when the kubelet has renamed the old one.
-func (s *Server) ReopenContainerLog(_ context.Context, r *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
+func (s *Server) ReopenContainerLog(
+	_ context.Context, r *runtimeapi.ReopenContainerLogRequest,
+) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.container(r.ContainerId)
 	if err != nil {
 		return nil, err
@@ -201,7 +203,9 @@ func (s *Server) ReopenContainerLog(_ context.Context, r *runtimeapi.ReopenConta
 }
 
 // UpdateContainerResources has no effect: there are no limits.
-func (s *Server) UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
+func (s *Server) UpdateContainerResources(
+	context.Context, *runtimeapi.UpdateContainerResourcesRequest,
+) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
 

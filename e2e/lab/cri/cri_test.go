@@ -244,7 +244,9 @@ func TestReopenLog(t *testing.T) {
 	if _, err := f.runtime.ReopenContainerLog(t.Context(), &runtimeapi.ReopenContainerLogRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: []string{"sh", "-c", "mkdir -p " + f.logs + "; touch " + f.logs + "/go"}}); err != nil {
+	if _, err := f.runtime.ExecSync(t.Context(), &runtimeapi.ExecSyncRequest{
+		ContainerId: id, Cmd: []string{"sh", "-c", "mkdir -p " + f.logs + "; touch " + f.logs + "/go"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.ended(id)
@@ -260,13 +262,17 @@ func TestLists(t *testing.T) {
 		filter *runtimeapi.ContainerFilter
 		want   int
 	}{
-		"all":            {nil, 1},
-		"by ID":          {&runtimeapi.ContainerFilter{Id: id}, 1},
-		"other ID":       {&runtimeapi.ContainerFilter{Id: "other"}, 0},
-		"by sandbox":     {&runtimeapi.ContainerFilter{PodSandboxId: f.sandbox}, 1},
-		"other sandbox":  {&runtimeapi.ContainerFilter{PodSandboxId: "other"}, 0},
-		"running":        {&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, 1},
-		"exited":         {&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED}}, 0},
+		"all":           {nil, 1},
+		"by ID":         {&runtimeapi.ContainerFilter{Id: id}, 1},
+		"other ID":      {&runtimeapi.ContainerFilter{Id: "other"}, 0},
+		"by sandbox":    {&runtimeapi.ContainerFilter{PodSandboxId: f.sandbox}, 1},
+		"other sandbox": {&runtimeapi.ContainerFilter{PodSandboxId: "other"}, 0},
+		"running": {
+			&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}}, 1,
+		},
+		"exited": {
+			&runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED}}, 0,
+		},
 		"another's mark": {&runtimeapi.ContainerFilter{LabelSelector: map[string]string{"app": "test"}}, 0},
 	} {
 		list, err := f.runtime.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: test.filter})
@@ -278,9 +284,11 @@ func TestLists(t *testing.T) {
 		filter *runtimeapi.PodSandboxFilter
 		want   int
 	}{
-		"all":         {nil, 1},
-		"other ID":    {&runtimeapi.PodSandboxFilter{Id: "other"}, 0},
-		"ready":       {&runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}}, 1},
+		"all":      {nil, 1},
+		"other ID": {&runtimeapi.PodSandboxFilter{Id: "other"}, 0},
+		"ready": {
+			&runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}}, 1,
+		},
 		"by label":    {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "test"}}, 1},
 		"other label": {&runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"app": "other"}}, 0},
 	} {
@@ -305,7 +313,9 @@ func TestImagesAreNames(t *testing.T) {
 	if err != nil || after.Image == nil {
 		t.Errorf("after it is pulled: %v, %v", after, err)
 	}
-	if _, err := f.start(&runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "mystery"}}); status.Code(err) != codes.InvalidArgument {
+	if _, err := f.start(&runtimeapi.ContainerConfig{
+		Image: &runtimeapi.ImageSpec{Image: "mystery"},
+	}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("an image without a command: %v", err)
 	}
 }
@@ -355,7 +365,9 @@ func TestCommand(t *testing.T) {
 		"built in, no prefix": {"alpine", nil, nil, []string{"/bin/sh"}},
 		"unknown":             {"mystery", nil, nil, nil},
 	} {
-		config := &runtimeapi.ContainerConfig{Image: &runtimeapi.ImageSpec{Image: "sha256:12", UserSpecifiedImage: test.image}, Command: test.command, Args: test.args}
+		config := &runtimeapi.ContainerConfig{
+			Image: &runtimeapi.ImageSpec{Image: "sha256:12", UserSpecifiedImage: test.image}, Command: test.command, Args: test.args,
+		}
 		program, _ := s.program(image(config.Image))
 		got, err := command(config, program)
 		if diff := cmp.Diff(test.want, got); diff != "" || (err == nil) != (test.want != nil) {

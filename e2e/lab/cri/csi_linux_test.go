@@ -155,7 +155,8 @@ func TestAVolumeMoves(t *testing.T) {
 		t.Errorf("node: %v, %v", info, err)
 	}
 	capabilities, err := a.node.NodeGetCapabilities(t.Context(), &spec.NodeGetCapabilitiesRequest{})
-	if err != nil || len(capabilities.Capabilities) != 1 || capabilities.Capabilities[0].GetRpc().Type != spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME {
+	if err != nil || len(capabilities.Capabilities) != 1 ||
+		capabilities.Capabilities[0].GetRpc().Type != spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME {
 		t.Errorf("capabilities: %v, %v", capabilities, err)
 	}
 
@@ -222,7 +223,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want InvalidArgument", name, err)
 		}
 	}
-	if _, err := m.node.NodeUnpublishVolume(t.Context(), &spec.NodeUnpublishVolumeRequest{VolumeId: "vol-1"}); status.Code(err) != codes.InvalidArgument {
+	if _, err := m.node.NodeUnpublishVolume(t.Context(),
+		&spec.NodeUnpublishVolumeRequest{VolumeId: "vol-1"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("unpublish without a path: %v, want InvalidArgument", err)
 	}
 }

@@ -38,7 +38,8 @@ func command(config *runtimeapi.ContainerConfig, program container.Mount) ([]str
 		args = builtinImages()[name]
 	}
 	if len(args) == 0 {
-		return nil, fmt.Errorf("expected a command, got none for image %q, of which only the name is known here: give the container a command, or the image a program (--images)", image(config.Image))
+		return nil, fmt.Errorf("expected a command, got none for image %q, of which only the name is known here: give the container a command, "+
+			"or the image a program (--images)", image(config.Image))
 	}
 	return args, nil
 }

@@ -111,7 +111,9 @@ func (r *registrar) GetInfo(context.Context, *registrationv1.InfoRequest) (*regi
 }
 
 // NotifyRegistrationStatus receives the result. The kubelet retries by itself.
-func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registrationv1.RegistrationStatus) (*registrationv1.RegistrationStatusResponse, error) {
+func (r *registrar) NotifyRegistrationStatus(
+	_ context.Context, s *registrationv1.RegistrationStatus,
+) (*registrationv1.RegistrationStatusResponse, error) {
 	if !s.PluginRegistered {
 		r.config.Log.Error("The kubelet has not registered the CSI driver", "err", s.Error)
 	}

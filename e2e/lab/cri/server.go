@@ -110,7 +110,9 @@ func (s *Server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest
 }
 
 // UpdateRuntimeConfig ignores the ranges of pod addresses.
-func (s *Server) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
+func (s *Server) UpdateRuntimeConfig(
+	context.Context, *runtimeapi.UpdateRuntimeConfigRequest,
+) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 

@@ -9,12 +9,16 @@ import (
 )
 
 // ListContainerStats returns nothing: there are no statistics.
-func (s *Server) ListContainerStats(context.Context, *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
+func (s *Server) ListContainerStats(
+	context.Context, *runtimeapi.ListContainerStatsRequest,
+) (*runtimeapi.ListContainerStatsResponse, error) {
 	return &runtimeapi.ListContainerStatsResponse{}, nil
 }
 
 // ListPodSandboxStats returns nothing: there are no statistics.
-func (s *Server) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
+func (s *Server) ListPodSandboxStats(
+	context.Context, *runtimeapi.ListPodSandboxStatsRequest,
+) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	return &runtimeapi.ListPodSandboxStatsResponse{}, nil
 }
 

@@ -74,7 +74,9 @@ func (s *Server) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest
 }
 
 // Exec runs a command in a container.
-func (s streams) Exec(ctx context.Context, id string, cmd []string, in io.Reader, out, errOut io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
+func (s streams) Exec(
+	ctx context.Context, id string, cmd []string, in io.Reader, out, errOut io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize,
+) error {
 	c, err := s.server.container(id)
 	if err != nil {
 		return err

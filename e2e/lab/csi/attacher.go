@@ -95,7 +95,8 @@ func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment) e
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(va.Finalizers, finalizer) || va.Annotations[annotationVolume] != volume || va.Annotations[annotationInstance] != instance {
+	if !slices.Contains(va.Finalizers, finalizer) || va.Annotations[annotationVolume] != volume ||
+		va.Annotations[annotationInstance] != instance {
 		return a.note(ctx, va, volume, instance) // The event of this write calls step again.
 	}
 	err = a.cloud.call(ctx, http.MethodPut, attachmentPath(volume), cloudapi.AttachVolumeRequest{InstanceID: instance}, nil)

@@ -49,7 +49,9 @@ func (c *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 func attachment(change func(va *storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
 	va := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "va"},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: cloudapi.CSIDriver, NodeName: "a", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")}},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: cloudapi.CSIDriver, NodeName: "a", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("pv")},
+		},
 	}
 	change(va)
 	return va
@@ -69,14 +71,26 @@ func TestAttacher(t *testing.T) {
 		attached   bool
 		finalizers []string
 	}{
-		"attach":            {va: attachment(func(*storagev1.VolumeAttachment) {}), calls: []string{attach}, attached: true, finalizers: []string{finalizer}},
-		"attach is retried": {va: attachment(func(*storagev1.VolumeAttachment) {}), fail: []cloudapi.ErrorCode{cloudapi.CodeConflict, cloudapi.CodeNotFound}, calls: []string{attach, attach, attach}, attached: true, finalizers: []string{finalizer}},
+		"attach": {
+			va: attachment(func(*storagev1.VolumeAttachment) {}), calls: []string{attach}, attached: true, finalizers: []string{finalizer},
+		},
+		"attach is retried": {
+			va: attachment(func(*storagev1.VolumeAttachment) {}), fail: []cloudapi.ErrorCode{cloudapi.CodeConflict, cloudapi.CodeNotFound},
+			calls: []string{attach, attach, attach}, attached: true, finalizers: []string{finalizer},
+		},
 		"attached":          {va: attachment(func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }), attached: true},
 		"of another driver": {va: attachment(func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "other" })},
 		"detach":            {va: attachment(deleting), calls: []string{detach}, finalizers: []string{"other"}},
-		"detach is retried": {va: attachment(deleting), fail: []cloudapi.ErrorCode{cloudapi.CodeInternal}, calls: []string{detach, detach}, finalizers: []string{"other"}},
-		"volume is gone":    {va: attachment(deleting), fail: []cloudapi.ErrorCode{cloudapi.CodeNotFound}, calls: []string{detach}, finalizers: []string{"other"}},
-		"detached":          {va: attachment(func(va *storagev1.VolumeAttachment) { deleting(va); va.Finalizers = []string{"other"} }), finalizers: []string{"other"}},
+		"detach is retried": {
+			va: attachment(deleting), fail: []cloudapi.ErrorCode{cloudapi.CodeInternal}, calls: []string{detach, detach},
+			finalizers: []string{"other"},
+		},
+		"volume is gone": {
+			va: attachment(deleting), fail: []cloudapi.ErrorCode{cloudapi.CodeNotFound}, calls: []string{detach}, finalizers: []string{"other"},
+		},
+		"detached": {
+			va: attachment(func(va *storagev1.VolumeAttachment) { deleting(va); va.Finalizers = []string{"other"} }), finalizers: []string{"other"},
+		},
 		"PV is gone": {va: attachment(func(va *storagev1.VolumeAttachment) {
 			deleting(va)
 			va.Spec.Source.PersistentVolumeName = new("gone")
@@ -91,11 +105,15 @@ func TestAttacher(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset(c.va.DeepCopy(),
 					&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{ProviderID: "simulated:///r/z/i-1"}},
-					&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-						CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: "vol-1"},
-					}}})
+					&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
+						PersistentVolumeSource: corev1.PersistentVolumeSource{
+							CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: "vol-1"},
+						},
+					}})
 				calls := &answers{fail: slices.Clone(c.fail)}
-				a, err := New(Config{Client: client, Cloud: "http://cloud", HTTPClient: &http.Client{Transport: calls}, Log: slog.New(slog.DiscardHandler)})
+				a, err := New(Config{
+					Client: client, Cloud: "http://cloud", HTTPClient: &http.Client{Transport: calls}, Log: slog.New(slog.DiscardHandler),
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -146,7 +164,8 @@ func TestOneVMAtATime(t *testing.T) {
 		vas := b.client.StorageV1().VolumeAttachments()
 		attach := func(name string) {
 			b.Helper()
-			must(vas.Create(b.Context(), attachment(func(va *storagev1.VolumeAttachment) { va.Name, va.Spec.NodeName = name, name }), metav1.CreateOptions{}))(b)
+			must(vas.Create(b.Context(),
+				attachment(func(va *storagev1.VolumeAttachment) { va.Name, va.Spec.NodeName = name, name }), metav1.CreateOptions{}))(b)
 		}
 		expect := func(name string, attached bool, at string) {
 			b.Helper()
@@ -169,7 +188,8 @@ func TestOneVMAtATime(t *testing.T) {
 		// The fake API server does not implement finalizers: the test does what a delete would do.
 		remove := func(name string) {
 			b.Helper()
-			must(vas.Patch(b.Context(), name, types.MergePatchType, []byte(`{"metadata":{"deletionTimestamp":"2030-01-01T00:00:00Z"}}`), metav1.PatchOptions{}))(b)
+			must(vas.Patch(b.Context(), name, types.MergePatchType,
+				[]byte(`{"metadata":{"deletionTimestamp":"2030-01-01T00:00:00Z"}}`), metav1.PatchOptions{}))(b)
 			b.pass(3 * time.Minute) // An attach may be in progress, for 70 s.
 			if va, err := vas.Get(b.Context(), name, metav1.GetOptions{}); err == nil && len(va.Finalizers) > 0 {
 				b.Errorf("VolumeAttachment %s has finalizers %v", name, va.Finalizers)
@@ -179,7 +199,8 @@ func TestOneVMAtATime(t *testing.T) {
 		expect("a", true, "a")
 		call[cloudapi.Instance](b, http.MethodDelete, strings.Replace(cloudapi.PathInstance, "{id}", vms["a"], 1), nil)
 		b.pass(time.Second)
-		must(vas.Create(b.Context(), attachment(func(va *storagev1.VolumeAttachment) { va.Name, va.Spec.NodeName = "b2", "b" }), metav1.CreateOptions{}))(b)
+		must(vas.Create(b.Context(),
+			attachment(func(va *storagev1.VolumeAttachment) { va.Name, va.Spec.NodeName = "b2", "b" }), metav1.CreateOptions{}))(b)
 		b.pass(75 * time.Second)
 		expect("b2", true, "b")
 		remove("a")

@@ -100,7 +100,8 @@ func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 	}
 	if modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}; !slices.Equal(claim.Spec.AccessModes, modes) ||
 		ptr.Deref(claim.Spec.VolumeMode, corev1.PersistentVolumeFilesystem) != corev1.PersistentVolumeFilesystem {
-		p.events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "Volumes of %s are file systems with access mode %s", cloudapi.CSIDriver, modes[0])
+		p.events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed",
+			"Volumes of %s are file systems with access mode %s", cloudapi.CSIDriver, modes[0])
 		return nil
 	}
 	node := claim.Annotations[annotationSelectedNode]
@@ -132,7 +133,8 @@ func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 // unselect makes the scheduler choose another Node: the chosen one does not exist any more.
 func (p *provisioner) unselect(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, claim.ResourceVersion, annotationSelectedNode)
-	_, err := p.cfg.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := p.cfg.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("remove the selected Node, which does not exist any more, from the claim: %w", err)
 	}
@@ -185,7 +187,8 @@ func (p *provisioner) remove(ctx context.Context, pv *corev1.PersistentVolume) e
 	if err != nil && !isCode(err, cloudapi.CodeNotFound) {
 		return err
 	}
-	err = p.cfg.Client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pv.UID))})
+	err = p.cfg.Client.CoreV1().PersistentVolumes().
+		Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pv.UID))})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete the PersistentVolume: %w", err)
 	}

@@ -54,12 +54,16 @@ func TestProvision(t *testing.T) {
 		events []string
 		claims string // the Node in the claim's annotation afterwards
 	}{
-		"on a Node":  {claim: claim(nil), class: wait, zone: "sim-1b", claims: "a"},
-		"at once":    {claim: claim(func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, annotationSelectedNode) }), class: storagev1.VolumeBindingImmediate, zone: "sim-1a"},
-		"not yet":    {claim: claim(func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, annotationSelectedNode) }), class: wait},
-		"bound":      {claim: claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv" }), class: wait, claims: "a"},
-		"of another": {claim: claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations[annotationProvisioner] = "other" }), class: wait, claims: "a"},
-		"Node gone":  {claim: claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations[annotationSelectedNode] = "gone" }), class: wait},
+		"on a Node": {claim: claim(nil), class: wait, zone: "sim-1b", claims: "a"},
+		"at once": {claim: claim(func(c *corev1.PersistentVolumeClaim) {
+			delete(c.Annotations, annotationSelectedNode)
+		}), class: storagev1.VolumeBindingImmediate, zone: "sim-1a"},
+		"not yet": {claim: claim(func(c *corev1.PersistentVolumeClaim) { delete(c.Annotations, annotationSelectedNode) }), class: wait},
+		"bound":   {claim: claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pv" }), class: wait, claims: "a"},
+		"of another": {
+			claim: claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations[annotationProvisioner] = "other" }), class: wait, claims: "a",
+		},
+		"Node gone": {claim: claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations[annotationSelectedNode] = "gone" }), class: wait},
 		"shared": {
 			claim: claim(func(c *corev1.PersistentVolumeClaim) {
 				c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
@@ -103,7 +107,9 @@ func TestProvision(t *testing.T) {
 // Under faults, too, a claim has exactly one volume in the end.
 func TestProvisionUnderFaults(t *testing.T) {
 	inBed(t, []runtime.Object{class(storagev1.VolumeBindingWaitForFirstConsumer), node("a", "sim-1a")}, func(b *bed) {
-		b.settings(`{"faults": [{"kind": "timeout-after", "operations": ["CreateVolume"], "rate": 1, "hold": "1s"}, {"kind": "internal", "operations": ["ListVolumes"], "rate": 0.7}]}`)
+		b.settings(
+			`{"faults": [{"kind": "timeout-after", "operations": ["CreateVolume"], "rate": 1, "hold": "1s"}, {"kind": "internal", "operations": ["ListVolumes"], "rate": 0.7}]}`,
+		)
 		must(b.client.CoreV1().PersistentVolumeClaims("ns").Create(b.Context(), claim(nil), metav1.CreateOptions{}))(b)
 		b.pass(time.Minute)
 		b.settings(`{"faults": null}`)

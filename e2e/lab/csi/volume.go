@@ -14,7 +14,9 @@ import (
 func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
 // newPersistentVolume returns the PersistentVolume of a claim. It can be used in its zone only.
-func newPersistentVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, volume cloudapi.Volume) *corev1.PersistentVolume {
+func newPersistentVolume(
+	claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, volume cloudapi.Volume,
+) *corev1.PersistentVolume {
 	inZone := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{volume.Zone}}
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{

@@ -28,7 +28,8 @@ func TestAPIServerAcceptsDefinitions(t *testing.T) {
 		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 		crd.Status.StoredVersions = []string{crd.Spec.Versions[0].Name}
 		var internal apiextensions.CustomResourceDefinition
-		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&crd, &internal,
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, err := range validation.ValidateCustomResourceDefinition(t.Context(), &internal) {

@@ -25,11 +25,15 @@ import (
 const (
 	badInputPage = "../../../docs/bad-input.md"
 	badInputHead = "# Bad input\n\n" +
-		"What is answered to objects that are wrong, and by whom; written by `go test ./definitions -update` in `lab`, which runs them through the definitions as an API\n" +
-		"server does and through the checks of the controllers. Do not edit. Each row is a valid object of its kind with one change. Objects that are stored already\n" +
+		"What is answered to objects that are wrong, and by whom; written by `go test ./definitions -update` in `lab`, " +
+		"which runs them through the definitions as an API\n" +
+		"server does and through the checks of the controllers. Do not edit. Each row is a valid object of its kind with one change. " +
+		"Objects that are stored already\n" +
 		"can be changed as before, except in what is wrong; a list, such as that of taints, counts as a whole.\n\n" +
-		"- *API server*: the object is refused. An unknown field is refused by `kubectl`, and dropped with a warning for clients that do not ask for validation.\n" +
-		"- *Valid=False*: a condition of the MachineDeployment or MachineSet, which is not reconciled; of a MachineClass, that of those which name it (`InvalidClass`).\n" +
+		"- *API server*: the object is refused. An unknown field is refused by `kubectl`, " +
+		"and dropped with a warning for clients that do not ask for validation.\n" +
+		"- *Valid=False*: a condition of the MachineDeployment or MachineSet, which is not reconciled; of a MachineClass, " +
+		"that of those which name it (`InvalidClass`).\n" +
 		"- *Valid=True*: the condition with the reason `Remarks`, where Machine Controller Manager accepts the value, too.\n" +
 		"- *lastOperation*: that of the Machine, before a VM is created.\n" +
 		"- *Event*: the [Event](events.md) of that reason.\n\n" +

@@ -137,8 +137,10 @@ func TestStoredRulesStillHold(t *testing.T) {
 func TestStoredValuesStay(t *testing.T) {
 	t.Parallel()
 	all := both(t)
-	object, err := all["mcm"].create(t.Context(), manifest{"MachineDeployment", `spec: {template: {metadata: {annotations: {a b: c}}, spec: {nodeTemplate: {metadata: {labels: {a b: c, d: e f}}, ` +
-		`spec: {taints: [{key: a b, effect: Never}]}}}}}`}.object(t))
+	object, err := all["mcm"].create(t.Context(), manifest{
+		"MachineDeployment", `spec: {template: {metadata: {annotations: {a b: c}}, spec: {nodeTemplate: {metadata: {labels: {a b: c, d: e f}}, ` +
+			`spec: {taints: [{key: a b, effect: Never}]}}}}}`,
+	}.object(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,10 +167,17 @@ func TestUnknownFields(t *testing.T) {
 			manifest
 			kept []string
 		}{
-			{manifest{"MachineDeployment", `spec: {unknown: 1, template: {unknown: 1, metadata: {kept: 1}, spec: {unknown: 1, nodeTemplate: {unknown: 1, metadata: {kept: 1}}}}}`}, []string{"spec.template.metadata.kept", "spec.template.spec.nodeTemplate.metadata.kept"}},
-			{manifest{"MachineSet", `spec: {template: {metadata: {kept: 1}, spec: {nodeTemplate: {metadata: {kept: 1}}}}}`}, []string{"spec.template.metadata.kept", "spec.template.spec.nodeTemplate.metadata.kept"}},
+			{manifest{
+				"MachineDeployment",
+				`spec: {unknown: 1, template: {unknown: 1, metadata: {kept: 1}, spec: {unknown: 1, nodeTemplate: {unknown: 1, metadata: {kept: 1}}}}}`,
+			}, []string{"spec.template.metadata.kept", "spec.template.spec.nodeTemplate.metadata.kept"}},
+			{manifest{"MachineSet", `spec: {template: {metadata: {kept: 1}, spec: {nodeTemplate: {metadata: {kept: 1}}}}}`}, []string{
+				"spec.template.metadata.kept", "spec.template.spec.nodeTemplate.metadata.kept",
+			}},
 			{manifest{"Machine", `spec: {unknown: 1, nodeTemplate: {metadata: {kept: 1}}}`}, []string{"spec.nodeTemplate.metadata.kept"}},
-			{manifest{"MachineClass", `{unknown: 1, nodeTemplate: {kept: 1}, providerSpec: {deep: {kept: 1}}}`}, []string{"nodeTemplate.kept", "providerSpec.deep.kept"}},
+			{manifest{"MachineClass", `{unknown: 1, nodeTemplate: {kept: 1}, providerSpec: {deep: {kept: 1}}}`}, []string{
+				"nodeTemplate.kept", "providerSpec.deep.kept",
+			}},
 		} {
 			object, err := definitions.create(t.Context(), test.object(t))
 			if err != nil {

@@ -50,7 +50,8 @@ func TestDocumentedManifests(t *testing.T) {
 				object := parse(t, []byte(document))
 				found[object.GetKind()]++
 				options := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
-				if unknown := pruning.PruneWithOptions(object.DeepCopy().Object, definitions[object.GetKind()].schema, true, options); len(unknown) > 0 {
+				if unknown := pruning.PruneWithOptions(object.DeepCopy().Object, definitions[object.GetKind()].schema,
+					true, options); len(unknown) > 0 {
 					t.Errorf("%s: %s %s: unknown fields %q", page, object.GetKind(), object.GetName(), unknown)
 				}
 				if _, err := definitions.create(t.Context(), object); err != nil {

@@ -31,7 +31,8 @@ func TestFieldsAreThoseOfTheKubelet(t *testing.T) {
 
 // scalars are the names of types in the list.
 var scalars = map[reflect.Kind]string{
-	reflect.Bool: "boolean", reflect.String: "text", reflect.Int32: "int32s", reflect.Uint32: "int32s", reflect.Int64: "int64s", reflect.Float64: "float",
+	reflect.Bool: "boolean", reflect.String: "text", reflect.Int32: "int32s", reflect.Uint32: "int32s", reflect.Int64: "int64s",
+	reflect.Float64: "float",
 }
 
 func list(t *testing.T, lines *[]string, path string, kind reflect.Type) {

@@ -68,7 +68,8 @@ func newKind(crd *apiextensionsv1.CustomResourceDefinitionSpec, version *apiexte
 	gvk := schema.GroupVersionKind{Group: crd.Group, Version: version.Name, Kind: crd.Names.Kind}
 	k := kind{apiVersion: gvk.GroupVersion().String()}
 	var internal apiextensions.CustomResourceValidation
-	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(version.Schema, &internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(version.Schema, &internal,
+		nil); err != nil {
 		return k, err
 	}
 	var err error
@@ -95,7 +96,8 @@ func newKind(crd *apiextensionsv1.CustomResourceDefinitionSpec, version *apiexte
 			LabelSelectorPath: subresources.Scale.LabelSelectorPath,
 		}
 	}
-	strategy := customresource.NewStrategy(crdserverscheme.NewUnstructuredObjectTyper(), true, gvk, ofObject, ofStatus, k.schema, status, scale, version.SelectableFields)
+	strategy := customresource.NewStrategy(crdserverscheme.NewUnstructuredObjectTyper(), true, gvk, ofObject, ofStatus, k.schema, status,
+		scale, version.SelectableFields)
 	k.objects, k.status = strategy, customresource.NewStatusStrategy(strategy)
 	return k, nil
 }

@@ -67,7 +67,8 @@ func (o options) save(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	_, err = snapshot.NewV3(zap.NewNop()).Save(ctx, clientv3.Config{Endpoints: []string{o.endpoint}, DialTimeout: dialTimeout, TLS: config}, file)
+	_, err = snapshot.NewV3(zap.NewNop()).Save(ctx,
+		clientv3.Config{Endpoints: []string{o.endpoint}, DialTimeout: dialTimeout, TLS: config}, file)
 	if err != nil {
 		return fmt.Errorf("saving etcd to %s: %w", file, err)
 	}

@@ -209,7 +209,9 @@ func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cl
 
 	// Created by the API server, and by the controller manager; without them rules cannot be applied,
 	// and pods not be created.
-	for _, path := range []string{"/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/serviceaccounts/default"} {
+	for _, path := range []string{
+		"/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/serviceaccounts/default",
+	} {
 		for _, client := range []*controlplane.Client{controlClient, targetClient} {
 			if err := l.await(ctx, path, nil, func(ctx context.Context) error {
 				_, err := client.Get(ctx, path)

@@ -34,7 +34,9 @@ func (l *Launcher) bootClouds(ctx context.Context) error {
 	}
 	for i, c := range clouds {
 		address := loopback(ports[i])
-		args := []string{"--listen=" + address, "--certificate=" + l.options.folder().path(certificateOf(c.name)), "--cloudsim=" + l.fillIn(cloudPlace)}
+		args := []string{
+			"--listen=" + address, "--certificate=" + l.options.folder().path(certificateOf(c.name)), "--cloudsim=" + l.fillIn(cloudPlace),
+		}
 		spec := l.spec(cloudPrefix+c.name, c.program, append(args, c.flags...))
 		if err := l.bootProcess(ctx, spec, "https://"+address, dialProbe("tcp", address)); err != nil {
 			return err

@@ -26,7 +26,9 @@ func TestDriversOfTheOptions(t *testing.T) {
 }
 
 func TestPlacesInFlagsOfDrivers(t *testing.T) {
-	l := &Launcher{options: Options{Dir: "/lab"}, endpoints: map[string]string{cloudsimName: "http://sim", cloudPrefix + "azure": "https://azure"}}
+	l := &Launcher{
+		options: Options{Dir: "/lab"}, endpoints: map[string]string{cloudsimName: "http://sim", cloudPrefix + "azure": "https://azure"},
+	}
 	const flag, want = "--a={cloud},{azure},{azure.pem},{other}", "--a=http://sim,https://azure,/lab/clouds/azure.pem,{other}"
 	if got := l.fillIn(flag); got != want {
 		t.Errorf("%s, want %s", got, want)

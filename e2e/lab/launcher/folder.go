@@ -57,8 +57,8 @@ const (
 // remains are the files of a run, which the next one removes. Nothing else in the folder is ever
 // removed.
 var remains = []string{
-	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", imagesDir, valuesFile, "cloudsim", "flexvolumes", logsDir, socketsDir, cloudsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
-	membersFile, membersFolder, lightFile, cloudsimFolder,
+	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", imagesDir, valuesFile, "cloudsim", "flexvolumes", logsDir, socketsDir, cloudsDir,
+	"*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile, membersFile, membersFolder, lightFile, cloudsimFolder,
 }
 
 // State is the information for ending and describing a lab.
@@ -99,8 +99,10 @@ func (f Folder) clear() error {
 	}
 	if _, err := os.Stat(f.path(stateFile)); absent(err) {
 		if at := slices.IndexFunc(paths, func(path string) bool { return !isEmptyFolder(path) }); at >= 0 {
-			return fmt.Errorf("want an empty or new folder, or that of an earlier lab, which has a %s: %s is there, which a lab would remove; name another folder",
-				stateFile, paths[at])
+			return fmt.Errorf(
+				"want an empty or new folder, or that of an earlier lab, which has a %s: %s is there, which a lab would remove; name another folder",
+				stateFile, paths[at],
+			)
 		}
 	}
 	for _, path := range paths {

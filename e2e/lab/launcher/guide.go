@@ -12,7 +12,8 @@ func Guide(options Options, out io.Writer) error {
 	if err := folder.readJSON(endpointsFile, &endpoints); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nThe lab is up. To look around:\n\n  export KUBECONFIG=%s\n  %s get mcd,mcs,mc,nodes\n", folder.path(adminKubeconfig), options.binary("kubectl"))
+	fmt.Fprintf(out, "\nThe lab is up. To look around:\n\n  export KUBECONFIG=%s\n  %s get mcd,mcs,mc,nodes\n",
+		folder.path(adminKubeconfig), options.binary("kubectl"))
 	if options.twoClusters() {
 		fmt.Fprintf(out, "  %s --kubeconfig=%s get nodes   # in the target cluster\n", options.binary("kubectl"), folder.path(targetKubeconfig))
 	}

@@ -93,7 +93,9 @@ func (l *Launcher) makeMembers(ctx context.Context, programs controlplane.Progra
 		if err != nil {
 			return err
 		}
-		l.members = append(l.members, &Member{Name: name, Kind: LightMember, Server: "https://" + loopback(ports[0]), Proxy: loopback(ports[1]), ca: ca})
+		l.members = append(l.members, &Member{
+			Name: name, Kind: LightMember, Server: "https://" + loopback(ports[0]), Proxy: loopback(ports[1]), ca: ca,
+		})
 		ports = ports[2:]
 	}
 	for _, folder := range []string{membersFolder, cloudsimFolder} {

@@ -43,13 +43,16 @@ func newLauncher(t *testing.T) (*Launcher, Folder) {
 	t.Helper()
 	folder := newFolder(t)
 	l := &Launcher{
-		options: Options{Dir: string(folder)}, clock: clock.RealClock{}, log: slog.New(slog.DiscardHandler), say: func(string) {}, proxies: proxy.NewSet(),
-		state: State{ID: t.Name() + folder.path("")}, endpoints: map[string]string{}, probes: map[string]probe{}, pods: map[string]Pod{},
+		options: Options{Dir: string(folder)}, clock: clock.RealClock{}, log: slog.New(slog.DiscardHandler), say: func(string) {},
+		proxies: proxy.NewSet(), state: State{ID: t.Name() + folder.path("")}, endpoints: map[string]string{}, probes: map[string]probe{},
+		pods: map[string]Pod{},
 	}
 	l.supervisor = supervise.New(supervise.Config{
 		Env: []string{IDVariable + "=" + l.state.ID}, StopTimeout: labtest.Standstill, Changed: l.changed, Clock: clock.RealClock{},
 	})
-	if err := l.supervisor.Launch(supervise.Spec{Name: "sleeper", Path: "/bin/sleep", Args: []string{"1000"}, Log: folder.Log("sleeper")}); err != nil {
+	if err := l.supervisor.Launch(supervise.Spec{
+		Name: "sleeper", Path: "/bin/sleep", Args: []string{"1000"}, Log: folder.Log("sleeper"),
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -259,7 +262,10 @@ func TestClearRefusesAFolderThatNoLabHasCreated(t *testing.T) {
 // Files that a lab did not create are kept.
 func TestClear(t *testing.T) {
 	folder := newFolder(t)
-	for _, path := range []string{"admin.kubeconfig", "pki/control/ca.key", "etcd/data", "logs/etcd.log", "audit.log", "target-audit.log", "state.json", "notes.txt", "mine/pki/x"} {
+	for _, path := range []string{
+		"admin.kubeconfig", "pki/control/ca.key", "etcd/data", "logs/etcd.log", "audit.log", "target-audit.log", "state.json", "notes.txt",
+		"mine/pki/x",
+	} {
 		if err := os.MkdirAll(filepath.Dir(folder.path(path)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -329,10 +335,16 @@ func TestValidate(t *testing.T) {
 		"Nodes of two":   {Options{Bin: bin, Clusters: 2, Replicas: 1, Restart: RestartAlways, Nodes: 1}, "--nodes=1: expected one cluster"},
 		"no such policy": {Options{Bin: bin, Clusters: 1, Replicas: 2, Restart: "sometimes"}, "--restart: expected"},
 		"nothing built":  {Options{Bin: t.TempDir(), Clusters: 1, Replicas: 1, Restart: RestartAlways}, "make build"},
-		"no daemon":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, MachineConfiguration: true}, "binary machine-config-daemon is missing"},
+		"no daemon": {
+			Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, MachineConfiguration: true},
+			"binary machine-config-daemon is missing",
+		},
 		"daemon's flags": {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, DaemonFlags: "--v=4"}, "--daemon-flags"},
 		"no Jaeger":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Tracing: true}, "build-jaeger"},
-		"a driver twice": {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Drivers: "simulated=cloudsim"}, "--drivers: expected other providers than simulated"},
+		"a driver twice": {
+			Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Drivers: "simulated=cloudsim"},
+			"--drivers: expected other providers than simulated",
+		},
 	} {
 		if test.options.Dir == "" {
 			test.options.Dir = "/lab"
@@ -386,7 +398,9 @@ func TestCulprit(t *testing.T) {
 
 func TestState(t *testing.T) {
 	folder := newFolder(t)
-	want := State{ID: "x", Options: Options{Dir: "d", Clusters: 2}, Processes: map[string]supervise.ID{"a": {PID: 1, Start: 2, Boot: "b"}}, Ready: true}
+	want := State{
+		ID: "x", Options: Options{Dir: "d", Clusters: 2}, Processes: map[string]supervise.ID{"a": {PID: 1, Start: 2, Boot: "b"}}, Ready: true,
+	}
 	if err := folder.writeJSON(stateFile, want); err != nil {
 		t.Fatal(err)
 	}

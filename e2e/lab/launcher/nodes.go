@@ -84,7 +84,8 @@ const controlPlane = "node-role.kubernetes.io/control-plane"
 func nodeLabels(nodes int) []byte {
 	var manifests []string
 	for i := range nodes {
-		manifests = append(manifests, fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s%d, labels: {%s: \"\"}}}\n", nodePrefix, i, controlPlane))
+		manifests = append(manifests,
+			fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s%d, labels: {%s: \"\"}}}\n", nodePrefix, i, controlPlane))
 	}
 	return []byte(strings.Join(manifests, "---\n"))
 }

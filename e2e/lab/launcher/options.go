@@ -62,20 +62,27 @@ const (
 
 // Bind declares the options as flags, with their defaults.
 func (o *Options) Bind(flags *flag.FlagSet) {
-	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a separate target cluster; above 2, or with --light, of target clusters with a namespace for each")
+	flags.IntVar(&o.Clusters, "clusters", 1,
+		"`number` of clusters: 1, or 2 for a separate target cluster; above 2, or with --light, of target clusters with a namespace for each")
 	flags.IntVar(&o.Light, "light", 0, "`number` of target clusters that are light, with a namespace for each: API servers in memory")
 	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet; with 0 nothing of it is installed, for the Helm chart")
 	flags.IntVar(&o.Nodes, "nodes", 0, "`number` of Nodes of the control cluster that belong to no machine, with real kubelets")
-	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
-	flags.BoolVar(&o.MachineConfiguration, "machine-configuration", false, "enable machine configuration: its kinds in the target cluster, the replicas' part, and a machine-config-daemon for each VM")
+	flags.StringVar(&o.Restart, "restart", RestartAlways,
+		"`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
+	flags.BoolVar(&o.MachineConfiguration, "machine-configuration", false,
+		"enable machine configuration: its kinds in the target cluster, the replicas' part, and a machine-config-daemon for each VM")
 	flags.StringVar(&o.DaemonFlags, "daemon-flags", "", "with --machine-configuration, `flags` for machine-config-daemon, split at spaces")
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
-	flags.Float64Var(&o.TraceRatio, "trace-ratio", 1, "with --tracing, `ratio` of the MachineDeployments whose machines are traced, from 0 to 1")
+	flags.Float64Var(&o.TraceRatio, "trace-ratio", 1,
+		"with --tracing, `ratio` of the MachineDeployments whose machines are traced, from 0 to 1")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
-	flags.StringVar(&o.Clouds, "clouds", "", "`commands` of clouds whose VMs cloudsim runs, split at semicolons: NAME=PROGRAM FLAG …, with the program in --bin; --listen, --certificate and --cloudsim are added")
-	flags.StringVar(&o.Drivers, "drivers", "", "`commands` of drivers for other providers than simulated, split at semicolons: PROVIDER=PROGRAM FLAG …, with the program in --bin; {cloud} in a flag is the URL of cloudsim, {NAME} and {NAME.pem} are URL and certificate of one of --clouds, and --socket is added")
+	flags.StringVar(&o.Clouds, "clouds", "", "`commands` of clouds whose VMs cloudsim runs, split at semicolons: NAME=PROGRAM FLAG …, "+
+		"with the program in --bin; --listen, --certificate and --cloudsim are added")
+	flags.StringVar(&o.Drivers, "drivers", "",
+		"`commands` of drivers for other providers than simulated, split at semicolons: PROVIDER=PROGRAM FLAG …, with the program in --bin; "+
+			"{cloud} in a flag is the URL of cloudsim, {NAME} and {NAME.pem} are URL and certificate of one of --clouds, and --socket is added")
 	flags.StringVar(&o.Bin, "bin", "", "`folder` of the binaries (default: the one of this program)")
 }
 
@@ -117,7 +124,9 @@ func (o *Options) Validate() error {
 	if o.Tracing && !(o.TraceRatio >= 0 && o.TraceRatio <= 1) {
 		errs = append(errs, fmt.Errorf("--trace-ratio: expected a number from 0 to 1, got %g", o.TraceRatio))
 	}
-	commands := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build", driverBinary: "make build"}
+	commands := map[string]string{
+		hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build", driverBinary: "make build",
+	}
 	if o.Tracing {
 		commands[jaegerBinary] = "make build-jaeger"
 	}
@@ -125,12 +134,15 @@ func (o *Options) Validate() error {
 		commands[daemonBinary] = "make build"
 	}
 	if o.DaemonFlags != "" && (!o.MachineConfiguration || strings.Contains(o.DaemonFlags, ",")) {
-		errs = append(errs, fmt.Errorf("--daemon-flags=%q: expected it with --machine-configuration and without commas, at which a VM splits them", o.DaemonFlags))
+		errs = append(errs,
+			fmt.Errorf("--daemon-flags=%q: expected it with --machine-configuration and without commas, at which a VM splits them", o.DaemonFlags))
 	}
 	drivers, err := o.driverProcesses()
 	errs = append(errs, err)
 	if slices.ContainsFunc(drivers, func(d command) bool { return d.name == simulatedProvider }) {
-		errs = append(errs, fmt.Errorf("--drivers: expected other providers than %s, whose driver each replica has; use another name, such as side", simulatedProvider))
+		errs = append(errs,
+			fmt.Errorf("--drivers: expected other providers than %s, whose driver each replica has; use another name, such as side",
+				simulatedProvider))
 	}
 	clouds, err := o.cloudProcesses()
 	errs = append(errs, err)
@@ -155,7 +167,8 @@ func (o *Options) validateClusters() error {
 		errs = append(errs, fmt.Errorf("--light: expected 0 to %d, got %d", mostLight, o.Light))
 	}
 	if o.landscape() && (o.Replicas == 0 || o.Nodes > 0 || o.MachineConfiguration) {
-		errs = append(errs, errors.New("--clusters above 2, or --light: expected it with --replicas, and without --nodes and --machine-configuration"))
+		errs = append(errs,
+			errors.New("--clusters above 2, or --light: expected it with --replicas, and without --nodes and --machine-configuration"))
 	}
 	return errors.Join(errs...)
 }

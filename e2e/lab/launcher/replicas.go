@@ -194,7 +194,8 @@ func (l *Launcher) Scale(ctx context.Context, replicas int) error {
 	now := l.options.Replicas
 	l.mu.Unlock()
 	if l.withoutFleet {
-		return fmt.Errorf("%w: expected a lab that was started with replicas, got one without; its fleet is that of the Helm chart, if any", errBadRequest)
+		return fmt.Errorf("%w: expected a lab that was started with replicas, got one without; its fleet is that of the Helm chart, if any",
+			errBadRequest)
 	}
 	var group errgroup.Group
 	for i := replicas; i < now; i++ {

@@ -128,10 +128,13 @@ func TestReplica(t *testing.T) {
 		}
 	}
 	driver := flagsOf(t, l, "driver-simulated-fleet-1")
-	if socket, endpoints := driver["socket"], driver["endpoints"]; socket != l.options.socketOf("fleet-1") || endpoints != "http://"+links["cloud"].Listen {
+	if socket, endpoints := driver["socket"], driver["endpoints"]; socket != l.options.socketOf("fleet-1") ||
+		endpoints != "http://"+links["cloud"].Listen {
 		t.Errorf("its driver listens on %s and calls %s, want the socket of the replica, and its link", socket, endpoints)
 	}
-	if upstreams := []string{links["control"].Upstream, links["target"].Upstream, links["cloud"].Upstream}; !cmp.Equal(upstreams, []string{"127.0.0.1:3", "127.0.0.1:3", "127.0.0.1:4"}) {
+	if upstreams := []string{
+		links["control"].Upstream, links["target"].Upstream, links["cloud"].Upstream,
+	}; !cmp.Equal(upstreams, []string{"127.0.0.1:3", "127.0.0.1:3", "127.0.0.1:4"}) {
 		t.Errorf("links lead to %v", upstreams)
 	}
 	for _, link := range []string{"control", "target"} {
@@ -202,7 +205,8 @@ func TestDouble(t *testing.T) {
 	if own["control"].Listen == others["control"].Listen {
 		t.Error("both have one proxy")
 	}
-	if driver := flagsOf(t, l, "driver-simulated-fleet-0-double"); driver["endpoints"] != "http://"+own["cloud"].Listen || driver["socket"] == l.options.socketOf("fleet-0") {
+	if driver := flagsOf(t, l, "driver-simulated-fleet-0-double"); driver["endpoints"] != "http://"+own["cloud"].Listen ||
+		driver["socket"] == l.options.socketOf("fleet-0") {
 		t.Errorf("flags of the driver of the double: %v", driver)
 	}
 	if _, err := client.Double(t.Context(), "fleet-0", true); err == nil {

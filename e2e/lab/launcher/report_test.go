@@ -32,7 +32,9 @@ func TestReport(t *testing.T) {
 		said     []string
 		want     string
 	}{
-		"ready":    {func(say func(string), ready func(), end func(error)) { say("one"); say("two"); ready(); end(nil) }, []string{"one", "two"}, ""},
+		"ready": {
+			func(say func(string), ready func(), end func(error)) { say("one"); say("two"); ready(); end(nil) }, []string{"one", "two"}, "",
+		},
 		"failed":   {func(say func(string), _ func(), end func(error)) { say("one"); end(errors.New("broken")) }, []string{"one"}, "broken"},
 		"at once":  {func(_ func(string), _ func(), end func(error)) { end(errors.New("broken")) }, nil, "broken"},
 		"vanished": {nil, nil, errVanished.Error()},

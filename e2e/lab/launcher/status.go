@@ -39,7 +39,8 @@ func Status(ctx context.Context, folder Folder, out io.Writer) error {
 	fmt.Fprintf(out, "lab in %s: %s\n\n", folder, state.Options.String())
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tPID\tSTATE\tSTARTS\tRSS\tADDRESS\tANSWERS")
-	fmt.Fprintf(table, "%s\t%d\trunning\t1\t%s\t%s\t%s\n", launcherName, launcher.PID, mebibytes(launcher.RSS()), endpoints[launcherName], Healthy)
+	fmt.Fprintf(table, "%s\t%d\trunning\t1\t%s\t%s\t%s\n",
+		launcherName, launcher.PID, mebibytes(launcher.RSS()), endpoints[launcherName], Healthy)
 	for _, p := range processes {
 		pid, what := "-", string(p.State)
 		if p.PID != 0 {
@@ -73,7 +74,8 @@ func statusWithoutLauncher(state State, folder Folder) error {
 			names = append(names, name)
 		}
 	}
-	return fmt.Errorf("the launcher of the lab in %s is gone, but %d processes live, %q of them started by it; lab down ends them", folder, len(live), names)
+	return fmt.Errorf("the launcher of the lab in %s is gone, but %d processes live, %q of them started by it; lab down ends them",
+		folder, len(live), names)
 }
 
 func mebibytes(bytes int64) string {

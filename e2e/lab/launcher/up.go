@@ -117,7 +117,8 @@ func alreadyUp(ctx context.Context, options Options) (bool, error) {
 	}
 	const advice = "; end it with lab down --dir="
 	if launcher, ok := state.Processes[launcherName]; !ok || launcher.State().Gone() || !state.Ready {
-		return false, fmt.Errorf("a part of a lab runs in %s: %d processes, without a working launcher%s%s", options.Dir, len(live), advice, options.Dir)
+		return false, fmt.Errorf("a part of a lab runs in %s: %d processes, without a working launcher%s%s",
+			options.Dir, len(live), advice, options.Dir)
 	}
 	if wanted, actual := options.String(), state.Options.String(); wanted != actual {
 		return false, fmt.Errorf("another lab runs in %s: expected %s, got %s%s%s", options.Dir, wanted, actual, advice, options.Dir)
@@ -133,7 +134,8 @@ func alreadyUp(ctx context.Context, options Options) (bool, error) {
 		}
 	}
 	if len(down) > 0 {
-		return false, fmt.Errorf("a lab runs in %s, but not all of it: %s; start them with lab start, or%s%s", options.Dir, strings.Join(down, ", "), advice[1:], options.Dir)
+		return false, fmt.Errorf("a lab runs in %s, but not all of it: %s; start them with lab start, or%s%s",
+			options.Dir, strings.Join(down, ", "), advice[1:], options.Dir)
 	}
 	return true, nil
 }

@@ -90,9 +90,12 @@ func (c *Cluster) review(user authenticationv1.UserInfo) any {
 
 // issueToken creates a token of a service account, which need not exist. Errors: those of the
 // request.
-func (c *Cluster) issueToken(user authenticationv1.UserInfo, namespace, account string, request *authenticationv1.TokenRequest) (any, error) {
+func (c *Cluster) issueToken(
+	user authenticationv1.UserInfo, namespace, account string, request *authenticationv1.TokenRequest,
+) (any, error) {
 	if !slices.Contains(user.Groups, mastersGroup) {
-		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts/token"}, account, fmt.Errorf("%s is not in group %s", user.Username, mastersGroup))
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts/token"}, account,
+			fmt.Errorf("%s is not in group %s", user.Username, mastersGroup))
 	}
 	bound := request.Spec.BoundObjectRef
 	if bound == nil || bound.Kind != "Secret" {

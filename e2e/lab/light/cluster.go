@@ -76,7 +76,14 @@ func New(cfg Config, clk clock.WithTicker, log *slog.Logger) (*Cluster, error) {
 		return nil, fmt.Errorf("light cluster %s: %w", cfg.Name, errors.New("expected the certificate of its CA in PEM, got something else"))
 	}
 	c := &Cluster{
-		name: cfg.Name, server: apiserver.New(uuid.NewString()[:8], clk.Now), clock: clk, log: log, address: cfg.Listen, tokens: map[string]token{}, usage: map[string]Usage{}, changed: make(chan struct{}),
+		name:    cfg.Name,
+		server:  apiserver.New(uuid.NewString()[:8], clk.Now),
+		clock:   clk,
+		log:     log,
+		address: cfg.Listen,
+		tokens:  map[string]token{},
+		usage:   map[string]Usage{},
+		changed: make(chan struct{}),
 		tls: &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: authority,
 		},

@@ -24,7 +24,8 @@ func (c *Cluster) evict(ctx context.Context, namespace, name string, eviction *p
 	if eviction.DeleteOptions != nil {
 		options = *eviction.DeleteOptions
 	}
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodPending || pod.DeletionTimestamp != nil {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodPending ||
+		pod.DeletionTimestamp != nil {
 		return pods.Delete(ctx, name, options)
 	}
 	budgets, err := c.budgetsOf(pod)
@@ -73,8 +74,9 @@ func (c *Cluster) disrupt(ctx context.Context, budget *policyv1.PodDisruptionBud
 	if budget.Status.DisruptionsAllowed <= 0 {
 		refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 		refused.ErrStatus.Details.Causes = append(refused.ErrStatus.Details.Causes, metav1.StatusCause{
-			Type:    policyv1.DisruptionBudgetCause,
-			Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy),
+			Type: policyv1.DisruptionBudgetCause,
+			Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+				budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy),
 		})
 		return refused
 	}

@@ -36,7 +36,8 @@ func newBed(t *testing.T) *bed {
 	now := time.Now()
 	ca, err1 := controlplane.NewCA("light", now)
 	serving, err2 := ca.Issue(controlplane.Subject{User: "light", Hosts: []string{"127.0.0.1"}}, now)
-	c, err3 := New(Config{Name: "light-1", CA: ca.Cert, Cert: serving.Cert, Key: serving.Key}, clock.RealClock{}, slog.New(slog.DiscardHandler))
+	c, err3 := New(Config{Name: "light-1", CA: ca.Cert, Cert: serving.Cert, Key: serving.Key}, clock.RealClock{},
+		slog.New(slog.DiscardHandler))
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func (b *bed) admin() kubernetes.Interface { return b.client(b.ca, "admin", "") 
 
 // user returns who the user of a client is, or the error.
 func (b *bed) user(client kubernetes.Interface) string {
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(b.t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(b.t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return "unauthorized"
@@ -85,7 +87,8 @@ func (b *bed) addBootstrapToken(id, expiration string) {
 	apiserver.Add(b.server, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
-			"token-id": []byte(id), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-authentication": []byte("true"), "expiration": []byte(expiration),
+			"token-id": []byte(id), "token-secret": []byte("0123456789abcdef"), "usage-bootstrap-authentication": []byte("true"),
+			"expiration": []byte(expiration),
 		},
 	})
 }
@@ -124,11 +127,14 @@ func TestTokenEndsWithItsSecret(t *testing.T) {
 	b := newBed(t)
 	admin := b.admin()
 	secrets := admin.CoreV1().Secrets(metav1.NamespaceSystem)
-	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bound"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bound"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	issued, err := admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(t.Context(), "fleet", &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: "bound"}},
+		Spec: authenticationv1.TokenRequestSpec{
+			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: "bound"},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -162,12 +168,14 @@ func TestEvictionsComplyWithDisruptionBudgets(t *testing.T) {
 		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 	})
 	evict := func(name string) error {
-		return admin.PolicyV1().Evictions("default").Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+		return admin.PolicyV1().Evictions("default").
+			Evict(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 	}
 	if err := evict("a"); err != nil || b.server.Get("pods", "default", "a") != nil {
 		t.Errorf("the first of the budget: %v", err)
 	}
-	if err := evict("b"); !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) || b.server.Get("pods", "default", "b") == nil {
+	if err := evict("b"); !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) ||
+		b.server.Get("pods", "default", "b") == nil {
 		t.Errorf("the second of the budget: %v", err)
 	}
 	if err := evict("free"); err != nil {
@@ -193,7 +201,8 @@ func TestWatchShowsChangesOverTheConnection(t *testing.T) {
 	if _, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nodes.Patch(t.Context(), "n", types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := nodes.Patch(t.Context(), "n", types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, unschedulable := range []bool{false, true} {
@@ -212,8 +221,11 @@ func TestLeasesAndPodsOfMissingNodesAreRemoved(t *testing.T) {
 	b := newBed(t)
 	apiserver.Add(b.server, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "there"}})
 	for _, name := range []string{"there", "gone"} {
-		b.server.AddJSON("leases", `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"namespace":"kube-node-lease","name":"`+name+`"}}`)
-		apiserver.Add(b.server, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{NodeName: name}})
+		b.server.AddJSON("leases",
+			`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"namespace":"kube-node-lease","name":"`+name+`"}}`)
+		apiserver.Add(b.server, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{NodeName: name},
+		})
 	}
 	b.collect()
 	for resource, namespace := range map[string]string{"leases": corev1.NamespaceNodeLease, "pods": metav1.NamespaceDefault} {

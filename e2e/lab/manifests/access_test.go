@@ -92,7 +92,9 @@ func TestWhatMayBeWrittenMayBeRead(t *testing.T) {
 			}
 		}
 	}
-	for _, write := range []string{"patch machines", "patch nodes", "update leases", "update secrets", "delete pods", "delete secrets", "update events"} {
+	for _, write := range []string{
+		"patch machines", "patch nodes", "update leases", "update secrets", "delete pods", "delete secrets", "update events",
+	} {
 		if !met[write] {
 			t.Errorf("no role may %s: the test tests nothing", write)
 		}

@@ -30,7 +30,9 @@ func TestPoliciesOfTheTargetClusterAboutNodes(t *testing.T) {
 			n.Labels[fmt.Sprintf("example.org/%d", i)] = strings.Repeat("x", 60)
 		}
 		for i := range 30 {
-			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(fmt.Sprint(i)), Message: strings.Repeat("x", 500)})
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+				Type: corev1.NodeConditionType(fmt.Sprint(i)), Message: strings.Repeat("x", 500),
+			})
 		}
 	})
 	runPolicyCases(t, policiesOf(t, FleetTarget()), []policyCase{
@@ -42,8 +44,12 @@ func TestPoliciesOfTheTargetClusterAboutNodes(t *testing.T) {
 			n.Spec.Unschedulable = true
 		}), ""},
 		{"a large Node is changed", request{before: large, after: changed(large, func(n *corev1.Node) { n.Spec.Unschedulable = true })}, ""},
-		{"the status of a large Node is changed", request{status: true, before: large, after: changed(large, func(n *corev1.Node) { n.Status.Capacity["example.org/x"] = resource.MustParse("1") })}, ""},
-		{"a Node without anything is changed", request{before: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, after: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{"a": "b"}}}}, ""},
+		{"the status of a large Node is changed", request{status: true, before: large, after: changed(large, func(n *corev1.Node) {
+			n.Status.Capacity["example.org/x"] = resource.MustParse("1")
+		})}, ""},
+		{"a Node without anything is changed", request{before: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, after: &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{"a": "b"}},
+		}}, ""},
 		{"a Node loses its finalizer", request{
 			before: changed(node(), func(n *corev1.Node) { n.Finalizers = append(n.Finalizers, v1alpha1.NodeFinalizerName) }), after: node(),
 		}, ""},
@@ -54,14 +60,22 @@ func TestPoliciesOfTheTargetClusterAboutNodes(t *testing.T) {
 		{"a Node gets another pod CIDR", change(func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/8"} }), spec},
 		{"a Node gets another host name", change(func(n *corev1.Node) { n.Labels["kubernetes.io/hostname"] = "x" }), hostname},
 		{"a Node gets a restricted label", change(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/x"] = "y" }), restricted},
-		{"a Node gets another value of a restricted label", change(func(n *corev1.Node) { n.Labels["example.node-restriction.kubernetes.io/pool"] = "b" }), restricted},
-		{"a Node loses a restricted label", change(func(n *corev1.Node) { delete(n.Labels, "example.node-restriction.kubernetes.io/pool") }), restricted},
-		{"a Node gets a restricted label by its status", inStatus(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/x"] = "y" }), restricted},
+		{"a Node gets another value of a restricted label", change(func(n *corev1.Node) {
+			n.Labels["example.node-restriction.kubernetes.io/pool"] = "b"
+		}), restricted},
+		{"a Node loses a restricted label", change(func(n *corev1.Node) {
+			delete(n.Labels, "example.node-restriction.kubernetes.io/pool")
+		}), restricted},
+		{"a Node gets a restricted label by its status", inStatus(func(n *corev1.Node) {
+			n.Labels["node-restriction.kubernetes.io/x"] = "y"
+		}), restricted},
 
 		{"a Node is marked", inStatus(func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
 		}), ""},
-		{"a Node gets virtual capacity", inStatus(func(n *corev1.Node) { n.Status.Capacity["example.com/dongle"] = resource.MustParse("2") }), ""},
+		{
+			"a Node gets virtual capacity", inStatus(func(n *corev1.Node) { n.Status.Capacity["example.com/dongle"] = resource.MustParse("2") }), "",
+		},
 		{"a Node is said not to be ready", inStatus(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), conditions},
 		{"a Node loses a condition", inStatus(func(n *corev1.Node) { n.Status.Conditions = nil }), conditions},
 		{"a Node gets more CPUs", inStatus(func(n *corev1.Node) { n.Status.Capacity["cpu"] = resource.MustParse("200") }), capacity},

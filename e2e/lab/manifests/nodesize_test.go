@@ -66,18 +66,31 @@ func TestFleetChangesNodesOfAnySize(t *testing.T) {
 		status bool
 		want   string
 	}{
-		"it is claimed":                     {oversized(), `{"metadata":{"labels":{"a":"b"},"finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, ""},
-		"it is cordoned":                    {claimed, `{"spec":{"unschedulable":true}}`, false, ""},
-		"it is tainted":                     {claimed, `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`, false, ""},
-		"it is marked":                      {claimed, `{"status":{"conditions":[{"type":"Terminating","status":"True"}]}}`, true, ""},
-		"it is marked otherwise":            {marked, `{"status":{"conditions":[{"type":"Terminating","status":"False"}]}}`, true, ""},
-		"it loses its mark":                 {marked, `{"status":{"conditions":[{"$patch":"delete","type":"Terminating"}]}}`, true, ""},
-		"it has more capacity":              {claimed, `{"status":{"capacity":{"example.org/x":"1"}}}`, true, ""},
-		"its finalizer is removed":          {marked, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, ""},
-		"another's finalizer is removed":    {claimed, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.org/1500"]}}`, false, "finalizers and owners"},
-		"another's condition changes":       {claimed, `{"status":{"conditions":[{"type":"C1500","status":"False"}]}}`, true, "of a Node's conditions"},
-		"another's condition is removed":    {claimed, `{"status":{"conditions":[{"$patch":"delete","type":"C1500"}]}}`, true, "of a Node's conditions"},
-		"another's condition is added, too": {claimed, `{"status":{"conditions":[{"type":"Other","status":"True"},{"type":"Terminating","status":"True"}]}}`, true, "of a Node's conditions"},
+		"it is claimed": {
+			oversized(), `{"metadata":{"labels":{"a":"b"},"finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, "",
+		},
+		"it is cordoned":         {claimed, `{"spec":{"unschedulable":true}}`, false, ""},
+		"it is tainted":          {claimed, `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`, false, ""},
+		"it is marked":           {claimed, `{"status":{"conditions":[{"type":"Terminating","status":"True"}]}}`, true, ""},
+		"it is marked otherwise": {marked, `{"status":{"conditions":[{"type":"Terminating","status":"False"}]}}`, true, ""},
+		"it loses its mark":      {marked, `{"status":{"conditions":[{"$patch":"delete","type":"Terminating"}]}}`, true, ""},
+		"it has more capacity":   {claimed, `{"status":{"capacity":{"example.org/x":"1"}}}`, true, ""},
+		"its finalizer is removed": {
+			marked, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, "",
+		},
+		"another's finalizer is removed": {
+			claimed, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.org/1500"]}}`, false, "finalizers and owners",
+		},
+		"another's condition changes": {
+			claimed, `{"status":{"conditions":[{"type":"C1500","status":"False"}]}}`, true, "of a Node's conditions",
+		},
+		"another's condition is removed": {
+			claimed, `{"status":{"conditions":[{"$patch":"delete","type":"C1500"}]}}`, true, "of a Node's conditions",
+		},
+		"another's condition is added, too": {
+			claimed, `{"status":{"conditions":[{"type":"Other","status":"True"},{"type":"Terminating","status":"True"}]}}`, true,
+			"of a Node's conditions",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{status: tc.status, before: tc.before, after: patched(t, tc.before, tc.patch)}

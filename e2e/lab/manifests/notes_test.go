@@ -80,12 +80,22 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 		request
 		want string
 	}{
-		"a tenant creates a Machine":                    {request{user: tenant, after: noted(m, bare)}, ""},
-		"a tenant creates a Machine with a note":        {request{user: tenant, after: noted(m, func(o metav1.Object) { bare(o); o.SetAnnotations(map[string]string{v1alpha1.AnnotationSetAside: "{}"}) })}, notes},
-		"a tenant creates a Machine with a slot":        {request{user: tenant, after: noted(m, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes},
-		"a tenant creates a MachineClass with a slot":   {request{user: tenant, after: noted(class, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes},
-		"a tenant creates a MachineSet that adds notes": {request{user: tenant, after: noted(s, func(o metav1.Object) { bare(o); aside(o) })}, notes},
-		"a tenant creates a deployment that adds notes": {request{user: tenant, after: noted(d, func(o metav1.Object) { bare(o); aside(o) })}, notes},
+		"a tenant creates a Machine": {request{user: tenant, after: noted(m, bare)}, ""},
+		"a tenant creates a Machine with a note": {request{
+			user: tenant, after: noted(m, func(o metav1.Object) { bare(o); o.SetAnnotations(map[string]string{v1alpha1.AnnotationSetAside: "{}"}) }),
+		}, notes},
+		"a tenant creates a Machine with a slot": {
+			request{user: tenant, after: noted(m, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes,
+		},
+		"a tenant creates a MachineClass with a slot": {
+			request{user: tenant, after: noted(class, func(o metav1.Object) { bare(o); slot("7")(o) })}, notes,
+		},
+		"a tenant creates a MachineSet that adds notes": {
+			request{user: tenant, after: noted(s, func(o metav1.Object) { bare(o); aside(o) })}, notes,
+		},
+		"a tenant creates a deployment that adds notes": {
+			request{user: tenant, after: noted(d, func(o metav1.Object) { bare(o); aside(o) })}, notes,
+		},
 		"a tenant creates a deployment with a slot below": {request{user: tenant, after: noted(d, func(o metav1.Object) {
 			bare(o)
 			inTemplate(func(t *v1alpha1.MachineTemplateSpec) { t.Labels = map[string]string{v1alpha1.LabelSlot: "7"} })(o)
@@ -95,12 +105,16 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 			harmless(o)
 			o.SetAnnotations(map[string]string{v1alpha1.AnnotationCountMinReady: "true"})
 		})}, ""},
-		"a tenant has a deployment add notes":        {request{user: tenant, before: noted(d, nothing), after: noted(d, aside)}, notes},
-		"a tenant changes a template":                {request{user: tenant, before: noted(d, nothing), after: noted(d, harmless)}, ""},
-		"a tenant changes a template with a note":    {request{user: tenant, before: noted(d, aside), after: noted(d, func(o metav1.Object) { aside(o); set("a", "b")(o) })}, ""},
-		"a tenant changes nothing":                   {update(tenant, nothing), ""},
-		"the autoscaler names a Machine":             {update(tenant, set(v1alpha1.AnnotationPriority, "1")), ""},
-		"a finalizer is removed":                     {request{user: "system:serviceaccount:kube-system:generic-garbage-collector", before: noted(m, func(o metav1.Object) { o.SetFinalizers([]string{"foregroundDeletion"}) }), after: noted(m, nothing)}, ""},
+		"a tenant has a deployment add notes": {request{user: tenant, before: noted(d, nothing), after: noted(d, aside)}, notes},
+		"a tenant changes a template":         {request{user: tenant, before: noted(d, nothing), after: noted(d, harmless)}, ""},
+		"a tenant changes a template with a note": {
+			request{user: tenant, before: noted(d, aside), after: noted(d, func(o metav1.Object) { aside(o); set("a", "b")(o) })}, "",
+		},
+		"a tenant changes nothing":       {update(tenant, nothing), ""},
+		"the autoscaler names a Machine": {update(tenant, set(v1alpha1.AnnotationPriority, "1")), ""},
+		"a finalizer is removed": {request{user: "system:serviceaccount:kube-system:generic-garbage-collector", before: noted(
+			m, func(o metav1.Object) { o.SetFinalizers([]string{"foregroundDeletion"}) },
+		), after: noted(m, nothing)}, ""},
 		"a tenant adds a note":                       {update(tenant, set(v1alpha1.AnnotationUncordonAt, "2026-01-02T03:04:05Z")), notes},
 		"a tenant adds a note that is not known yet": {update(tenant, set(v1alpha1.FleetDomain+"x", "y")), notes},
 		"a tenant changes a note":                    {update(tenant, set(v1alpha1.AnnotationIntents, `{"create":[1]}`)), notes},
@@ -111,12 +125,18 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 		"a tenant has minReadySeconds count":         {update(tenant, set(v1alpha1.AnnotationCountMinReady, "true")), ""},
 		"a tenant omits the taint of updated Nodes":  {update(tenant, set(v1alpha1.AnnotationComponentsTaint, "false")), ""},
 		"a tenant sets thresholds":                   {update(tenant, set(v1alpha1.AnnotationCircuitBreaker, "not-ready=1")), ""},
-		"a tenant allows fields to be ignored":       {request{user: tenant, before: noted(class, nothing), after: noted(class, set(v1alpha1.AnnotationAllowUnknownFields, "priority"))}, ""},
-		"a tenant hides which fields are ignored":    {request{user: tenant, before: noted(class, nothing), after: noted(class, set(v1alpha1.AnnotationUnknownFields, "none"))}, notes},
-		"a tenant changes a slot":                    {update(tenant, slot("8")), notes},
-		"a tenant removes a slot":                    {update(tenant, func(o metav1.Object) { o.SetLabels(nil) }), notes},
-		"a tenant removes everything":                {update(tenant, bare), notes},
-		"a tenant changes a large Machine":           {request{user: tenant, before: noted(m, many), after: noted(m, func(o metav1.Object) { many(o); set("a", "b")(o) })}, ""},
+		"a tenant allows fields to be ignored": {
+			request{user: tenant, before: noted(class, nothing), after: noted(class, set(v1alpha1.AnnotationAllowUnknownFields, "priority"))}, "",
+		},
+		"a tenant hides which fields are ignored": {
+			request{user: tenant, before: noted(class, nothing), after: noted(class, set(v1alpha1.AnnotationUnknownFields, "none"))}, notes,
+		},
+		"a tenant changes a slot":     {update(tenant, slot("8")), notes},
+		"a tenant removes a slot":     {update(tenant, func(o metav1.Object) { o.SetLabels(nil) }), notes},
+		"a tenant removes everything": {update(tenant, bare), notes},
+		"a tenant changes a large Machine": {
+			request{user: tenant, before: noted(m, many), after: noted(m, func(o metav1.Object) { many(o); set("a", "b")(o) })}, "",
+		},
 		"a tenant creates a large Machine": {request{user: tenant, after: noted(m, func(o metav1.Object) {
 			many(o)
 			delete(o.GetLabels(), v1alpha1.LabelSlot)

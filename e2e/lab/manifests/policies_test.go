@@ -93,7 +93,8 @@ func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy)
 	}
 	options := cel.OptionalVariableDeclarations{HasAuthorizer: true}
 	for _, v := range p.Spec.Variables {
-		check("variable "+v.Name, compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, options, environment.NewExpressions))
+		check("variable "+v.Name,
+			compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, options, environment.NewExpressions))
 	}
 	var matches, validations []cel.ExpressionAccessor
 	for i := range p.Spec.MatchConditions {
@@ -106,9 +107,11 @@ func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy)
 		check(fmt.Sprintf("validation %d", i+1), compiler.CompileCELExpression(c, options, environment.NewExpressions))
 		validations = append(validations, c)
 	}
-	matcher := matchconditions.NewMatcher(compiler.CompileCondition(matches, options, environment.NewExpressions), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	matcher := matchconditions.NewMatcher(compiler.CompileCondition(matches, options, environment.NewExpressions),
+		p.Spec.FailurePolicy, "policy", "validate", p.Name)
 	none := compiler.CompileCondition(nil, options, environment.NewExpressions)
-	return validating.NewValidator(compiler.CompileCondition(validations, options, environment.NewExpressions), matcher, none, none, p.Spec.FailurePolicy, nil)
+	return validating.NewValidator(compiler.CompileCondition(validations, options, environment.NewExpressions), matcher, none,
+		none, p.Spec.FailurePolicy, nil)
 }
 
 // request is a write of an object: without before it creates the object, without after it deletes
@@ -159,7 +162,8 @@ func (r request) refusal(t *testing.T, policies []policy) string {
 	object, _ := some.(metav1.Object)
 	gvr := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}
 	attributes := &admission.VersionedAttributes{
-		Attributes:    admission.NewAttributesRecord(r.after, r.before, kind, object.GetNamespace(), object.GetName(), gvr, subresource, operation, options, false, who),
+		Attributes: admission.NewAttributesRecord(r.after, r.before, kind, object.GetNamespace(), object.GetName(), gvr, subresource,
+			operation, options, false, who),
 		VersionedKind: kind, VersionedObject: admission.NewLazyObject(r.after), VersionedOldObject: admission.NewLazyObject(r.before),
 	}
 	for _, p := range policies {
@@ -186,7 +190,8 @@ func (r request) refusal(t *testing.T, policies []policy) string {
 const restorer = "restorer"
 
 var mayRestore = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if a.GetUser().GetName() == restorer && a.GetVerb() == "write" && a.GetAPIGroup() == "fleet.machine.sapcloud.io" && a.GetResource() == "notes" && a.GetNamespace() == "" {
+	if a.GetUser().GetName() == restorer && a.GetVerb() == "write" && a.GetAPIGroup() == "fleet.machine.sapcloud.io" &&
+		a.GetResource() == "notes" && a.GetNamespace() == "" {
 		return authorizer.DecisionAllow, "", nil
 	}
 	return authorizer.DecisionNoOpinion, "", nil
@@ -291,38 +296,86 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 			before: changed(s, func(s *corev1.Secret) { s.Data["userData"] = bytes.Repeat([]byte("x"), 1<<20) }),
 			after:  changed(held, func(s *corev1.Secret) { s.Data["userData"] = bytes.Repeat([]byte("x"), 1<<20) }),
 		}, ""},
-		{"a Secret gets another finalizer", request{before: s, after: changed(s, func(s *corev1.Secret) { s.Finalizers = []string{"x.org/y"} })}, finalizers},
-		{"a Secret loses another finalizer", request{before: changed(held, func(s *corev1.Secret) { s.Finalizers = append(s.Finalizers, "x.org/y") }), after: held}, finalizers},
-		{"the data of a Secret change", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Data["userData"] = []byte("x") })}, finalizers},
+		{
+			"a Secret gets another finalizer",
+			request{before: s, after: changed(s, func(s *corev1.Secret) { s.Finalizers = []string{"x.org/y"} })},
+			finalizers,
+		},
+		{
+			"a Secret loses another finalizer",
+			request{before: changed(held, func(s *corev1.Secret) { s.Finalizers = append(s.Finalizers, "x.org/y") }), after: held},
+			finalizers,
+		},
+		{
+			"the data of a Secret change",
+			request{before: s, after: changed(held, func(s *corev1.Secret) { s.Data["userData"] = []byte("x") })},
+			finalizers,
+		},
 		{"the data of a Secret go", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Data = nil })}, finalizers},
-		{"a Secret gets an annotation", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Annotations["x"] = "y" })}, finalizers},
-		{"a Secret gets a label", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} })}, finalizers},
-		{"a Secret gets an owner", request{before: s, after: changed(held, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} })}, finalizers},
+		{
+			"a Secret gets an annotation", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Annotations["x"] = "y" })}, finalizers,
+		},
+		{
+			"a Secret gets a label",
+			request{before: s, after: changed(held, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} })},
+			finalizers,
+		},
+		{"a Secret gets an owner", request{
+			before: s, after: changed(held, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }),
+		}, finalizers},
 		{"a Secret is made immutable", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Immutable = new(true) })}, finalizers},
 		{"a Secret is created", request{after: s}, finalizers},
-		{"a Secret for a ServiceAccount's token is created", request{after: changed(s, func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, finalizers},
+		{
+			"a Secret for a ServiceAccount's token is created",
+			request{after: changed(s, func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })},
+			finalizers,
+		},
 		{"a Secret is deleted", request{before: s}, finalizers},
 		// It may be the target cluster, too, whose own policy covers these.
 		{"a bootstrap token is created", request{after: token()}, ""},
-		{"a bootstrap token is changed", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = nil })}, finalizers},
+		{
+			"a bootstrap token is changed",
+			request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = nil })},
+			finalizers,
+		},
 		{"a bootstrap token is deleted", request{before: token()}, ""},
 		{"what is called like one elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "n" })}, finalizers},
 
 		{"its leader Lease", request{after: lease(FleetNamespace, "fleet-leader")}, ""},
-		{"its session Lease", request{before: lease(FleetNamespace, "fleet-session-fleet-0"), after: lease(FleetNamespace, "fleet-session-fleet-0")}, ""},
+		{
+			"its session Lease",
+			request{before: lease(FleetNamespace, "fleet-session-fleet-0"), after: lease(FleetNamespace, "fleet-session-fleet-0")},
+			"",
+		},
 		{"its slot Lease", request{after: lease(FleetNamespace, "fleet-slot-001")}, ""},
 		{"its slot Lease elsewhere", request{after: lease("n", "fleet-slot-001")}, leases},
 		{"another's Lease", request{after: lease(FleetNamespace, "other-slot-001")}, leases},
-		{"a Lease of Kubernetes", request{before: lease("kube-system", "kube-controller-manager"), after: lease("kube-system", "kube-controller-manager")}, leases},
+		{
+			"a Lease of Kubernetes",
+			request{before: lease("kube-system", "kube-controller-manager"), after: lease("kube-system", "kube-controller-manager")},
+			leases,
+		},
 		{"MCM's Lease", request{after: lease("n", v1alpha1.LeaseManager)}, ""},
-		{"MCM's other Lease", request{before: lease("n", v1alpha1.LeaseMachineController), after: lease("n", v1alpha1.LeaseMachineController)}, ""},
+		{
+			"MCM's other Lease",
+			request{before: lease("n", v1alpha1.LeaseMachineController), after: lease("n", v1alpha1.LeaseMachineController)},
+			"",
+		},
 		{"the deletion budget", request{before: lease("n", v1alpha1.LeaseDeletions), after: lease("n", v1alpha1.LeaseDeletions)}, ""},
 		{"its Lease is deleted", request{before: lease(FleetNamespace, "fleet-slot-001")}, ""},
 		{"another's Lease is deleted", request{before: lease(FleetNamespace, "x")}, leases},
 
-		{"the status of a stand-in", request{status: true, before: standIn(v1alpha1.SchedulingGateNever), after: standIn(v1alpha1.SchedulingGateNever)}, ""},
+		{
+			"the status of a stand-in",
+			request{status: true, before: standIn(v1alpha1.SchedulingGateNever), after: standIn(v1alpha1.SchedulingGateNever)},
+			"",
+		},
 		{"the status of a pod", request{status: true, before: &corev1.Pod{}, after: standIn(v1alpha1.SchedulingGateNever)}, "scheduling gate"},
-		{"the status of a pod that will run", request{status: true, before: standIn("example.com/quota"), after: &corev1.Pod{}}, "scheduling gate"},
+		{
+			"the status of a pod that will run",
+			request{status: true, before: standIn("example.com/quota"), after: &corev1.Pod{}},
+			"scheduling gate",
+		},
 	})
 }
 
@@ -342,10 +395,18 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 		{"a token that never expires", request{after: changed(token(), func(s *corev1.Secret) { delete(s.Data, "expiration") })}, expires},
 		{"a token is created with groups", request{after: groups("system:bootstrappers:a,system:bootstrappers:b")}, beyond},
 		{"a token is created for signing", request{after: signing}, beyond},
-		{"a token is created with what is not known yet", request{after: changed(token(), func(s *corev1.Secret) { s.Data["usage-x"] = []byte("true") })}, beyond},
+		{
+			"a token is created with what is not known yet",
+			request{after: changed(token(), func(s *corev1.Secret) { s.Data["usage-x"] = []byte("true") })},
+			beyond,
+		},
 		{"another's token is deleted or read", request{before: foreign}, machines},
 		{"a token of no machine", request{after: foreign}, machines},
-		{"a token of another type", request{after: changed(token(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, which},
+		{
+			"a token of another type",
+			request{after: changed(token(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })},
+			which,
+		},
 		{"a ServiceAccount's token", request{after: changed(secret("kube-system", "x"), func(s *corev1.Secret) {
 			s.Type = corev1.SecretTypeServiceAccountToken
 			s.Annotations[corev1.ServiceAccountNameKey] = "admin"
@@ -394,12 +455,20 @@ func TestPoliciesOfOneClusterForBoth(t *testing.T) {
 			runPolicyCases(t, policiesOf(t, rendered), []policyCase{
 				{"another Secret of kube-system gets our finalizer", request{before: admin, after: held}, ""},
 				{"another Secret of kube-system loses our finalizer", request{before: held, after: admin}, ""},
-				{"another Secret of kube-system is changed", request{before: admin, after: changed(admin, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
+				{"another Secret of kube-system is changed", request{
+					before: admin, after: changed(admin, func(s *corev1.Secret) { s.Data["userData"] = nil }),
+				}, finalizers},
 				{"another Secret of kube-system is created", request{after: admin}, finalizers},
 				{"another Secret of kube-system is deleted or read", request{before: admin}, finalizers},
-				{"a class' Secret gets our finalizer", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Finalizers = held.Finalizers })}, ""},
-				{"a class' Secret is changed", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
-				{"what is called like a token elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "tenant" })}, finalizers},
+				{"a class' Secret gets our finalizer", request{
+					before: class, after: changed(class, func(s *corev1.Secret) { s.Finalizers = held.Finalizers }),
+				}, ""},
+				{"a class' Secret is changed", request{
+					before: class, after: changed(class, func(s *corev1.Secret) { s.Data["userData"] = nil }),
+				}, finalizers},
+				{"what is called like a token elsewhere", request{
+					after: changed(token(), func(s *corev1.Secret) { s.Namespace = "tenant" }),
+				}, finalizers},
 				{"a token is created", request{after: token()}, ""},
 				{"a token is changed", request{before: token(), after: longer}, finalizers},
 				{"a token is deleted or read", request{before: token()}, ""},

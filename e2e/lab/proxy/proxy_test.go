@@ -284,10 +284,14 @@ func TestRefusals(t *testing.T) {
 
 func TestFaultString(t *testing.T) {
 	var got []string
-	for _, f := range []Fault{{}, {Kind: Cut}, {Kind: Cut, Only: Answers}, {Kind: Delay, DelayMillis: 1500}, {Kind: Limit, KBPerSecond: 64, Only: Requests}, {Kind: Stall, AboveKB: 16}, {Kind: Stall, AboveKB: 16, HoldMillis: 5000}} {
+	for _, f := range []Fault{{}, {Kind: Cut}, {Kind: Cut, Only: Answers}, {Kind: Delay, DelayMillis: 1500}, {
+		Kind: Limit, KBPerSecond: 64, Only: Requests,
+	}, {Kind: Stall, AboveKB: 16}, {Kind: Stall, AboveKB: 16, HoldMillis: 5000}} {
 		got = append(got, f.String())
 	}
-	want := []string{"-", "cut", "cut (answers only)", "delay 1.5s", "limit 64 kB/s (requests only)", "stall above 16 kB", "stall above 16 kB for 5s"}
+	want := []string{
+		"-", "cut", "cut (answers only)", "delay 1.5s", "limit 64 kB/s (requests only)", "stall above 16 kB", "stall above 16 kB for 5s",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}

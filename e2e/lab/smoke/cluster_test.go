@@ -81,7 +81,8 @@ func testAuditLog(t *testing.T, l lab) {
 			t.Fatal(err)
 		}
 		users[event.User.Username] = true
-		if event.Level != "Metadata" || event.Stage == "RequestReceived" || event.ObjectRef.Resource == "leases" && event.ObjectRef.Namespace == "kube-node-lease" {
+		if event.Level != "Metadata" || event.Stage == "RequestReceived" ||
+			event.ObjectRef.Resource == "leases" && event.ObjectRef.Namespace == "kube-node-lease" {
 			t.Errorf("event %+v", event)
 		}
 	}
@@ -165,14 +166,18 @@ func bootstrapToken(t *testing.T, client kubernetes.Interface) string {
 	if _, err := client.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id},
 		Type:       corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"},
+		StringData: map[string]string{
+			"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true",
+		},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "smoke:approve-first-node-certificate"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:bootstrap:" + id}},
+		RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+		},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:bootstrap:" + id}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,8 @@ func newLab(t *testing.T) lab {
 	l := lab(dir)
 	t.Cleanup(func() {
 		if t.Failed() {
-			logs, _ := exec.Command("tail", "-n", "20", "-v", filepath.Join(dir, "logs", "launcher.log"), filepath.Join(dir, "logs", "fleet-0.log")).CombinedOutput()
+			logs, _ := exec.Command("tail", "-n", "20", "-v", filepath.Join(dir, "logs", "launcher.log"), filepath.Join(dir, "logs", "fleet-0.log")).
+				CombinedOutput()
 			t.Logf("%s", logs)
 		}
 		if output, err := l.command("down").CombinedOutput(); err != nil {
@@ -225,7 +226,8 @@ func TestTwoClusters(t *testing.T) {
 		t.Errorf("the processes of the other lab: %v, and %v before", after, before)
 	}
 	labtest.Until(t, "the other lab answers", func(context.Context) error { // a replica may be suspended while another lab starts
-		if output := one.run(t, "status"); strings.Count(output, "running") != len(before) || strings.Count(output, "  ok") < len(before)-1 { // all but the launcher answer
+		// All but the launcher answer.
+		if output := one.run(t, "status"); strings.Count(output, "running") != len(before) || strings.Count(output, "  ok") < len(before)-1 {
 			return errors.New(output)
 		}
 		return nil
@@ -302,11 +304,13 @@ func TestUpFails(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	output, err := l.command("up", "--cloudsim-flags=--no-such-flag").CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "cloudsim: process ended before it was ready: exit status") || !strings.Contains(string(output), "no-such-flag") {
+	if err == nil || !strings.Contains(string(output), "cloudsim: process ended before it was ready: exit status") ||
+		!strings.Contains(string(output), "no-such-flag") {
 		t.Errorf("up: %v: %s", err, output)
 	}
 	l.expectGone(t)
-	if output, err := l.command("up", "--replicas=-1").CombinedOutput(); err == nil || !strings.Contains(string(output), "--replicas: expected") {
+	if output, err := l.command("up", "--replicas=-1").CombinedOutput(); err == nil ||
+		!strings.Contains(string(output), "--replicas: expected") {
 		t.Errorf("up with less than no replicas: %v: %s", err, output)
 	}
 }

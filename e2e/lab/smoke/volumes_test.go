@@ -104,7 +104,10 @@ func (s *site) report() {
 	for _, command := range [][]string{
 		{"curl", "-s", s.cloud + cloudapi.PathAllInstances},
 		append([]string{"tail", "-n", "20", "-v", s.lab.path("logs/cloudsim.log")}, consoles...),
-		{binary(s.T, "kubectl"), "--kubeconfig=" + s.lab.path("target.kubeconfig"), "get", "nodes,pods,pvc,pv,volumeattachments,events", "-o", "wide"},
+		{
+			binary(s.T, "kubectl"), "--kubeconfig=" + s.lab.path("target.kubeconfig"), "get", "nodes,pods,pvc,pv,volumeattachments,events", "-o",
+			"wide",
+		},
 	} {
 		said, _ := exec.Command(command[0], command[1:]...).CombinedOutput()
 		s.Logf("%s", said)
@@ -247,8 +250,12 @@ func database(name string, replicas int32) *appsv1.StatefulSet {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name: "main", Image: "registry.example.com/database:v1",
-					Command:      []string{"sh", "-ec", `trap 'exit 0' TERM; echo "$(hostname) on $NODE" >> /data/file; cat /data/file; while :; do sleep 0.1; done`},
-					Env:          []corev1.EnvVar{{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}},
+					Command: []string{
+						"sh", "-ec", `trap 'exit 0' TERM; echo "$(hostname) on $NODE" >> /data/file; cat /data/file; while :; do sleep 0.1; done`,
+					},
+					Env: []corev1.EnvVar{
+						{Name: "NODE", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+					},
 					VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
 				}}},
 			},

@@ -201,7 +201,10 @@ func TestEnvironmentAndLog(t *testing.T) {
 func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
 	t.Helper()
 	s := New(Config{StopTimeout: time.Minute, Changed: func(map[string]ID) {}, Clock: clock.RealClock{}})
-	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log"), StopTimeout: 100 * time.Millisecond, Restart: policy}
+	spec := Spec{
+		Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log"), StopTimeout: 100 * time.Millisecond,
+		Restart: policy,
+	}
 	if err := s.Launch(spec); err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,9 @@ func ParseCloudConfig(userData []byte) (*CloudConfig, error) {
 	}
 	var d document
 	if err := yaml.UnmarshalStrict(userData, &d); err != nil {
-		return nil, fmt.Errorf("%s: expected write_files, with path, permissions, encoding and content, and runcmd, with one text for each line: %w", header, err)
+		return nil,
+			fmt.Errorf("%s: expected write_files, with path, permissions, encoding and content, and runcmd, with one text for each line: %w",
+				header, err)
 	}
 	c := &CloudConfig{}
 	for i, f := range d.WriteFiles {

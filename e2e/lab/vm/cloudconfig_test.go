@@ -107,18 +107,29 @@ func TestParseRefusals(t *testing.T) {
 		"no path":       {"#cloud-config\nwrite_files: [{content: a}]", "write_files[0].path"},
 		"permissions":   {"#cloud-config\nwrite_files: [{path: /a, permissions: '4755'}]", "write_files[0].permissions"},
 		"encoding":      {"#cloud-config\nwrite_files: [{path: /a, encoding: b64, content: YQ==}]", "gz+b64"},
-		"placeholder":   {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: '<<MACHINE_CONFIG>>'}]", "the content of /a: expected base64"},
-		"no gzip":       {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: YQ==}]", "the content of /a: expected gzip"},
-		"cut gzip":      {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + compressed(t, "text")[:24] + "}]", "the content of /a: expected gzip"},
-		"too much":      {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + compressed(t, strings.Repeat(" ", mostContent+1)) + "}]", "at most"},
-		"other command": {"#cloud-config\nruncmd: [systemctl daemon-reload, reboot]", `runcmd[1]: expected systemctl daemon-reload, enable or start: this machine runs no other command, got "reboot"`},
-		"second":        {"#cloud-config\nruncmd: [systemctl daemon-reload && rm -r /]", `got "rm -r /"`},
-		"shell":         {"#cloud-config\nruncmd: ['systemctl start a.service; reboot']", "expected names of services"},
-		"verb":          {"#cloud-config\nruncmd: [systemctl stop a.service]", "enable or start"},
-		"no unit":       {"#cloud-config\nruncmd: [systemctl start --no-block]", "expected units"},
-		"a unit":        {"#cloud-config\nruncmd: [systemctl daemon-reload a.service]", "expected no unit"},
-		"folder":        {"#cloud-config\nruncmd: [systemctl enable ../a.service]", "expected names of services"},
-		"target":        {"#cloud-config\nruncmd: [systemctl start a.target]", "expected names of services"},
+		"placeholder": {
+			"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: '<<MACHINE_CONFIG>>'}]", "the content of /a: expected base64",
+		},
+		"no gzip": {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: YQ==}]", "the content of /a: expected gzip"},
+		"cut gzip": {
+			"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + compressed(t, "text")[:24] + "}]",
+			"the content of /a: expected gzip",
+		},
+		"too much": {
+			"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: " + compressed(t, strings.Repeat(" ", mostContent+1)) + "}]",
+			"at most",
+		},
+		"other command": {
+			"#cloud-config\nruncmd: [systemctl daemon-reload, reboot]",
+			`runcmd[1]: expected systemctl daemon-reload, enable or start: this machine runs no other command, got "reboot"`,
+		},
+		"second":  {"#cloud-config\nruncmd: [systemctl daemon-reload && rm -r /]", `got "rm -r /"`},
+		"shell":   {"#cloud-config\nruncmd: ['systemctl start a.service; reboot']", "expected names of services"},
+		"verb":    {"#cloud-config\nruncmd: [systemctl stop a.service]", "enable or start"},
+		"no unit": {"#cloud-config\nruncmd: [systemctl start --no-block]", "expected units"},
+		"a unit":  {"#cloud-config\nruncmd: [systemctl daemon-reload a.service]", "expected no unit"},
+		"folder":  {"#cloud-config\nruncmd: [systemctl enable ../a.service]", "expected names of services"},
+		"target":  {"#cloud-config\nruncmd: [systemctl start a.target]", "expected names of services"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c, err := ParseCloudConfig([]byte(test.text)); c != nil || err == nil || !strings.Contains(err.Error(), test.want) {

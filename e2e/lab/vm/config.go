@@ -149,7 +149,11 @@ func pairs(into *map[string]string) func(string) error {
 func (c *Config) Validate() error {
 	var errs []error
 	for name, value := range map[string]string{
-		"dir": c.Dir, "name": c.Name, "provider-id": c.ProviderID, "bootstrap-kubeconfig": c.BootstrapKubeconfig, "client-ca-file": c.ClientCAFile,
+		"dir":                  c.Dir,
+		"name":                 c.Name,
+		"provider-id":          c.ProviderID,
+		"bootstrap-kubeconfig": c.BootstrapKubeconfig,
+		"client-ca-file":       c.ClientCAFile,
 	} {
 		if value == "" {
 			errs = append(errs, fmt.Errorf("--%s is missing", name))

@@ -38,8 +38,8 @@ func complete(t *testing.T) []string {
 		}
 	}
 	return []string{
-		"--dir=" + filepath.Join(dir, "disk"), "--name=vm-0", "--provider-id=simulated:///r/z/vm-0", "--node-ip=127.0.0.1", "--port=10250", "--health-port=10248",
-		"--cpu=4", "--memory-mib=8192", "--labels=a=b,c/d=e", "--forced-env=HOST=127.0.0.1,EMPTY=",
+		"--dir=" + filepath.Join(dir, "disk"), "--name=vm-0", "--provider-id=simulated:///r/z/vm-0", "--node-ip=127.0.0.1", "--port=10250",
+		"--health-port=10248", "--cpu=4", "--memory-mib=8192", "--labels=a=b,c/d=e", "--forced-env=HOST=127.0.0.1,EMPTY=",
 		"--volumes=" + filepath.Join(dir, "volumes"), "--attached=" + filepath.Join(dir, "attached"),
 		"--bootstrap-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--client-ca-file=" + filepath.Join(dir, "ca"),
 		"--images=" + filepath.Join(dir, "images"),
@@ -69,10 +69,9 @@ func TestDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Dir: c.Dir, Name: "vm-0", ProviderID: "simulated:///r/z/vm-0", NodeIP: "127.0.0.1", Port: 10250, HealthPort: 10248, CPU: 4, MemoryMiB: 8192,
-		Labels: map[string]string{"a": "b", "c/d": "e"}, ForcedEnv: map[string]string{"HOST": "127.0.0.1", "EMPTY": ""},
-		Daemon: "/daemon", DaemonFlags: []string{"--drift=repair", "--v=2"},
-		Images:  filepath.Join(filepath.Dir(c.Dir), "images"),
+		Dir: c.Dir, Name: "vm-0", ProviderID: "simulated:///r/z/vm-0", NodeIP: "127.0.0.1", Port: 10250, HealthPort: 10248, CPU: 4,
+		MemoryMiB: 8192, Labels: map[string]string{"a": "b", "c/d": "e"}, ForcedEnv: map[string]string{"HOST": "127.0.0.1", "EMPTY": ""},
+		Daemon: "/daemon", DaemonFlags: []string{"--drift=repair", "--v=2"}, Images: filepath.Join(filepath.Dir(c.Dir), "images"),
 		Volumes: filepath.Join(filepath.Dir(c.Dir), "volumes"), Attached: filepath.Join(filepath.Dir(c.Dir), "attached"),
 	}
 	if id := got.InstanceID(); id != "vm-0" {

@@ -257,10 +257,20 @@ if [ ! -e $root/applied ]; then touch $root/applied; eval "$reboot"; exit 3; fi
 func TestUserDataDamaged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ userData, want string }{
-		"not valid":     {"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: '%'}]\n", "the user data: write_files[0], the content of /a"},
-		"not written":   {"#cloud-config\nwrite_files: [{path: /a}, {path: /a/b}]\nruncmd: [systemctl start kubelet.service]\n", "the user data: write_files: "},
-		"fails":         {firstBootUserData, "user data: runcmd[2]: systemctl start machine-config-initial.service: machine-config-daemon ended with exit status 1"},
-		"other program": {strings.ReplaceAll(firstBootUserData, daemonProgram, "/bin/false"), "user data: runcmd[2]: systemctl start machine-config-initial.service: ExecStart: expected"},
+		"not valid": {
+			"#cloud-config\nwrite_files: [{path: /a, encoding: gz+b64, content: '%'}]\n", "the user data: write_files[0], the content of /a",
+		},
+		"not written": {
+			"#cloud-config\nwrite_files: [{path: /a}, {path: /a/b}]\nruncmd: [systemctl start kubelet.service]\n", "the user data: write_files: ",
+		},
+		"fails": {
+			firstBootUserData,
+			"user data: runcmd[2]: systemctl start machine-config-initial.service: machine-config-daemon ended with exit status 1",
+		},
+		"other program": {
+			strings.ReplaceAll(firstBootUserData, daemonProgram, "/bin/false"),
+			"user data: runcmd[2]: systemctl start machine-config-initial.service: ExecStart: expected",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -321,7 +331,8 @@ func TestNoWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `echo 3 > /proc/sys/user/max_inotify_instances && echo limited && "$0" vm --check`, self)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c",
+		`echo 3 > /proc/sys/user/max_inotify_instances && echo limited && "$0" vm --check`, self)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},

@@ -239,5 +239,7 @@ func firstConfigurationArgs(exec []string) ([]string, error) {
 
 // machineArgs are the arguments of each machine-config-daemon of a machine.
 func machineArgs() []string {
-	return []string{"machine-config-daemon", "--root=" + RootDir, "--systemd=none", "--boot-id-file=" + BootIDPath, "--reboot-command=sh,-c,kill -INT 1"}
+	return []string{
+		"machine-config-daemon", "--root=" + RootDir, "--systemd=none", "--boot-id-file=" + BootIDPath, "--reboot-command=sh,-c,kill -INT 1",
+	}
 }

@@ -58,7 +58,8 @@ func (c *computer) boot(userData string, first bool) []string {
 	}
 	defer root.Close()
 	s := &software{
-		config: config, root: root, services: []string{"kubelet.service", "machine-config-daemon.service"}, log: &c.console, tried: map[string]error{},
+		config: config, root: root, services: []string{"kubelet.service", "machine-config-daemon.service"}, log: &c.console,
+		tried: map[string]error{},
 		run: func(exec []string) error {
 			c.ran = append(c.ran, exec)
 			return c.fails
@@ -148,7 +149,8 @@ func TestSoftwareOtherUnits(t *testing.T) {
 // A unit that requires itself is not started.
 func TestSoftwareLoop(t *testing.T) {
 	c := &computer{T: t, dir: t.TempDir()}
-	itself := strings.NewReplacer("By=kubelet.service", "By=kubelet.service machine-config-initial.service", "Before=", "Before=machine-config-initial.service ")
+	itself := strings.NewReplacer("By=kubelet.service", "By=kubelet.service machine-config-initial.service",
+		"Before=", "Before=machine-config-initial.service ")
 	c.boot(itself.Replace(firstBootUserData), true)
 	if !strings.Contains(c.console.String(), "it requires itself") || len(c.ran) > 0 {
 		t.Errorf("the console has %q, and %v ran", c.console.String(), c.ran)

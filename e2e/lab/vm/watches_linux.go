@@ -15,7 +15,8 @@ func checkWatches() error {
 	for range inotifyInstances {
 		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 		if err != nil {
-			return fmt.Errorf("a kubelet could not watch its files; the sysctl fs.inotify.max_user_instances limits for how many that works: %w", err)
+			return fmt.Errorf("a kubelet could not watch its files; the sysctl fs.inotify.max_user_instances limits for how many that works: %w",
+				err)
 		}
 		defer func() { _ = unix.Close(fd) }()
 	}

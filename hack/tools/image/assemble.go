@@ -105,7 +105,9 @@ func layer(files ...file) (v1.Layer, error) {
 	writer := tar.NewWriter(&packed)
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		f := entries[name]
-		header := &tar.Header{Name: name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+		header := &tar.Header{
+			Name: name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg, ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR,
+		}
 		if strings.HasSuffix(name, "/") {
 			header.Typeflag = tar.TypeDir
 		}

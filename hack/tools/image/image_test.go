@@ -32,12 +32,14 @@ import (
 
 // sources are a small program in place of the fleet, which takes minutes to compile.
 var sources = map[string]string{
-	"go.mod":                          "module " + module + "\n\ngo 1.26.0\n",
-	"LICENSE":                         "a license\n",
-	"internal/buildinfo/buildinfo.go": "package buildinfo\n\nvar version, commit, date string\n\nfunc Text() string { return version + \" \" + commit + \" \" + date }\n",
-	"driver/x/go.mod":                 "module example.org/x\n\ngo 1.26.0\n",
-	"driver/x/cmd/x-driver/main.go":   "package main\n\nfunc main() { println(\"x\") }\n",
-	"cmd/" + fleet + "/main.go":       "package main\n\nimport \"" + module + "/internal/buildinfo\"\n\nfunc main() { println(buildinfo.Text()) }\n",
+	"go.mod":  "module " + module + "\n\ngo 1.26.0\n",
+	"LICENSE": "a license\n",
+	"internal/buildinfo/buildinfo.go": "package buildinfo\n\nvar version, commit, date string\n\n" +
+		"func Text() string { return version + \" \" + commit + \" \" + date }\n",
+	"driver/x/go.mod":               "module example.org/x\n\ngo 1.26.0\n",
+	"driver/x/cmd/x-driver/main.go": "package main\n\nfunc main() { println(\"x\") }\n",
+	"cmd/" + fleet + "/main.go": "package main\n\nimport \"" + module +
+		"/internal/buildinfo\"\n\nfunc main() { println(buildinfo.Text()) }\n",
 }
 
 const (
@@ -248,10 +250,11 @@ func checkImage(t *testing.T, dir string, platforms []string, r release) {
 		t.Fatal(err)
 	}
 	labels := map[string]string{
-		"org.opencontainers.image.title":       "machine-controller-fleet",
-		"org.opencontainers.image.description": "Keeps virtual machines running as Kubernetes Nodes, as a fleet of equal replicas that share the work.",
-		"org.opencontainers.image.source":      "https://github.com/machine-controller-fleet/machine-controller-fleet",
-		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.title": "machine-controller-fleet",
+		"org.opencontainers.image.description": "Keeps virtual machines running as Kubernetes Nodes, " +
+			"as a fleet of equal replicas that share the work.",
+		"org.opencontainers.image.source":   "https://github.com/machine-controller-fleet/machine-controller-fleet",
+		"org.opencontainers.image.licenses": "Apache-2.0",
 	}
 	for name, value := range map[string]string{"version": r.version, "revision": r.commit, "created": r.date} {
 		if value != "" {

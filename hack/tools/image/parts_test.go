@@ -52,18 +52,24 @@ func TestDocument(t *testing.T) {
 			{Path: "example.org/old", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/new", Version: "v1.1.0"}},
 		},
 	}
-	d := document(fleet, v1.Hash{Algorithm: "sha256", Hex: "00ff"}, v1.Platform{OS: "linux", Architecture: "arm64"}, recorded, "v0.9.0", testRelease, time.Unix(0, 0).UTC())
+	d := document(fleet, v1.Hash{Algorithm: "sha256", Hex: "00ff"}, v1.Platform{OS: "linux", Architecture: "arm64"}, recorded, "v0.9.0",
+		testRelease, time.Unix(0, 0).UTC())
 	type row struct{ id, name, version, url, comment string }
 	var got []row
 	for _, p := range d.Packages {
-		got = append(got, row{string(p.PackageSPDXIdentifier), p.PackageName, p.PackageVersion, p.PackageExternalReferences[0].Locator, p.PackageComment})
+		got = append(got, row{
+			string(p.PackageSPDXIdentifier), p.PackageName, p.PackageVersion, p.PackageExternalReferences[0].Locator, p.PackageComment,
+		})
 	}
 	want := []row{
 		{"Image", fleet, "v1.2.3", "pkg:oci/machine-controller-fleet@sha256%3A00ff?arch=arm64&os=linux", ""},
 		{"Go-github.com-machine-controller-fleet-machine-controller-fleet-v1.2.3", module, "v1.2.3", "pkg:golang/" + module + "@v1.2.3", ""},
 		{"Go-golang.org-x-crypto-x509roots-fallback-v0.9.0", bundleModule, "v0.9.0", "pkg:golang/" + bundleModule + "@v0.9.0", ""},
 		{"Go-stdlib-1.26.8", "stdlib", "1.26.8", "pkg:golang/stdlib@1.26.8", ""},
-		{"Go-example.org-a-b-v2.0.0-incompatible", "example.org/a_b", "v2.0.0+incompatible", "pkg:golang/example.org/a_b@v2.0.0%2Bincompatible", "go.sum h1:abc="},
+		{
+			"Go-example.org-a-b-v2.0.0-incompatible", "example.org/a_b", "v2.0.0+incompatible", "pkg:golang/example.org/a_b@v2.0.0%2Bincompatible",
+			"go.sum h1:abc=",
+		},
 		{"Go-example.org-new-v1.1.0", "example.org/new", "v1.1.0", "pkg:golang/example.org/new@v1.1.0", ""},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{})); diff != "" {

@@ -35,13 +35,16 @@ func sbom(program string, image v1.Image, platform v1.Platform, recorded *debug.
 
 // document describes an image: it contains the binary, which depends on its modules and Go's
 // standard library, and certificates.
-func document(program string, digest v1.Hash, platform v1.Platform, recorded *debug.BuildInfo, certificates string, r release, created time.Time) *v2_3.Document {
+func document(
+	program string, digest v1.Hash, platform v1.Platform, recorded *debug.BuildInfo, certificates string, r release, created time.Time,
+) *v2_3.Document {
 	image := &v2_3.Package{
 		PackageName: program, PackageSPDXIdentifier: "Image", PackageVersion: r.version, PackageDownloadLocation: unknown,
 		PrimaryPackagePurpose: "CONTAINER", PackageLicenseDeclared: unknown,
 		PackageChecksums: []common.Checksum{{Algorithm: common.SHA256, Value: digest.Hex}}, // of the manifest
 		PackageExternalReferences: []*v2_3.PackageExternalReference{
-			reference(fmt.Sprintf("pkg:oci/%s@%s?arch=%s&os=%s", program, strings.Replace(digest.String(), ":", "%3A", 1), platform.Architecture, platform.OS)),
+			reference(fmt.Sprintf("pkg:oci/%s@%s?arch=%s&os=%s",
+				program, strings.Replace(digest.String(), ":", "%3A", 1), platform.Architecture, platform.OS)),
 		},
 	}
 	main := goModule(debug.Module{Path: recorded.Main.Path, Version: r.version})

@@ -34,7 +34,8 @@ func ParseLedger(text string) (Ledger, error) {
 		return l, nil
 	}
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
-		return nil, fmt.Errorf("expected the times of reservations as JSON, like {\"key\":1767323045}, got %q: %w; remove the annotation", bounded.Text(text, shown), err)
+		return nil, fmt.Errorf("expected the times of reservations as JSON, like {\"key\":1767323045}, got %q: %w; remove the annotation",
+			bounded.Text(text, shown), err)
 	}
 	return l, nil
 }

@@ -23,20 +23,35 @@ func TestReserve(t *testing.T) {
 		next    time.Time
 	}{
 		{name: "the first", keys: []string{"a"}, limit: 1, after: Ledger{"a": at(0)}},
-		{name: "as many as the limit allows, in their order", keys: []string{"c", "b", "a"}, limit: 2, after: Ledger{"c": at(0), "b": at(0)}, refused: []string{"a"}, next: in(Hour)},
+		{
+			name: "as many as the limit allows, in their order", keys: []string{"c", "b", "a"}, limit: 2, after: Ledger{"c": at(0), "b": at(0)},
+			refused: []string{"a"}, next: in(Hour),
+		},
 		{
 			name: "the limit is reached", before: Ledger{"x": at(20 * time.Minute), "y": at(50 * time.Minute)}, keys: []string{"a"}, limit: 2,
 			after: Ledger{"x": at(20 * time.Minute), "y": at(50 * time.Minute)}, refused: []string{"a"}, next: in(10 * time.Minute),
 		},
-		{name: "one is left", before: Ledger{"x": at(time.Minute)}, keys: []string{"a", "b"}, limit: 2, after: Ledger{"x": at(time.Minute), "a": at(0)}, refused: []string{"b"}, next: in(59 * time.Minute)},
-		{name: "a reservation ends after an hour", before: Ledger{"x": at(Hour), "y": at(Hour - time.Second)}, keys: []string{"a", "b"}, limit: 2, after: Ledger{"y": at(Hour - time.Second), "a": at(0)}, refused: []string{"b"}, next: in(time.Second)},
-		{name: "reserved again, it counts once, from now on", before: Ledger{"a": at(30 * time.Minute)}, keys: []string{"a", "b"}, limit: 1, after: Ledger{"a": at(0)}, refused: []string{"b"}, next: in(Hour)},
+		{
+			name: "one is left", before: Ledger{"x": at(time.Minute)}, keys: []string{"a", "b"}, limit: 2,
+			after: Ledger{"x": at(time.Minute), "a": at(0)}, refused: []string{"b"}, next: in(59 * time.Minute),
+		},
+		{
+			name: "a reservation ends after an hour", before: Ledger{"x": at(Hour), "y": at(Hour - time.Second)}, keys: []string{"a", "b"}, limit: 2,
+			after: Ledger{"y": at(Hour - time.Second), "a": at(0)}, refused: []string{"b"}, next: in(time.Second),
+		},
+		{
+			name: "reserved again, it counts once, from now on", before: Ledger{"a": at(30 * time.Minute)}, keys: []string{"a", "b"}, limit: 1,
+			after: Ledger{"a": at(0)}, refused: []string{"b"}, next: in(Hour),
+		},
 		{name: "twice at a time", keys: []string{"a", "a"}, limit: 1, after: Ledger{"a": at(0)}},
 		{
 			name: "more than a lower limit", before: Ledger{"x": at(time.Minute), "y": at(2 * time.Minute)}, keys: []string{"a"}, limit: 1,
 			after: Ledger{"x": at(time.Minute), "y": at(2 * time.Minute)}, refused: []string{"a"}, next: in(58 * time.Minute),
 		},
-		{name: "a time in the future counts from now on", before: Ledger{"x": at(-5 * time.Hour)}, keys: []string{"a"}, limit: 1, after: Ledger{"x": at(0)}, refused: []string{"a"}, next: in(Hour)},
+		{
+			name: "a time in the future counts from now on", before: Ledger{"x": at(-5 * time.Hour)}, keys: []string{"a"}, limit: 1,
+			after: Ledger{"x": at(0)}, refused: []string{"a"}, next: in(Hour),
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := tc.before.Text()

@@ -42,7 +42,8 @@ const (
 // Rules returns all rules.
 func Rules() []Rule {
 	return []Rule{
-		ScaledDown, NamedByAutoscaler, RolledOut, Unhealthy, CreationFailed, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted, Orphaned, Superseded,
+		ScaledDown, NamedByAutoscaler, RolledOut, Unhealthy, CreationFailed, ParentDeleted, NodeDeleted, DeletionTriggered, MachineDeleted,
+		Orphaned, Superseded,
 	}
 }
 

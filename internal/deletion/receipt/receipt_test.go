@@ -30,9 +30,15 @@ func TestLineFieldNamesAreStable(t *testing.T) {
 		receipt Receipt
 		want    string
 	}{
-		{vm(), `{"time":"2026-01-02T03:04:05Z","kind":"VM","namespace":"shoot--a","providerID":"sim:///vm-1","machine":"m","machineUID":"u","node":"node-m",` +
-			`"rule":"ScaledDown","evidence":"5 machines for 4 replicas","outcome":"Accepted","replica":"r-0","session":"r-0_abcde","slot":7,"epoch":12,"traceID":"4bf9"}` + "\n"},
-		{leader, `{"time":"2026-01-02T03:04:05Z","kind":"Node","name":"node-m","uid":"v","rule":"Orphaned","outcome":"Unknown","replica":"r-0","session":"r-0_abcde","leader":true}` + "\n"},
+		{
+			vm(),
+			`{"time":"2026-01-02T03:04:05Z","kind":"VM","namespace":"shoot--a","providerID":"sim:///vm-1","machine":"m","machineUID":"u","node":"node-m",` +
+				`"rule":"ScaledDown","evidence":"5 machines for 4 replicas","outcome":"Accepted","replica":"r-0","session":"r-0_abcde","slot":7,"epoch":12,"traceID":"4bf9"}` + "\n",
+		},
+		{
+			leader,
+			`{"time":"2026-01-02T03:04:05Z","kind":"Node","name":"node-m","uid":"v","rule":"Orphaned","outcome":"Unknown","replica":"r-0","session":"r-0_abcde","leader":true}` + "\n",
+		},
 	} {
 		got, err := c.receipt.Line()
 		if err != nil {
@@ -51,7 +57,9 @@ func TestText(t *testing.T) {
 	machine.Object = Object{Kind: Machine, Namespace: "shoot--a", Name: "m", UID: "u", Machine: "m", MachineUID: "u", Node: "node-m"}
 	bare, node := hidden, vm()
 	bare.Object, bare.Reason = Object{Kind: VM, ProviderID: "sim:///vm-1"}, Because(Orphaned, "")
-	node.Object, node.By = Object{Kind: Node, Name: "node-m", ProviderID: "sim:///vm-1", Machine: "m", Node: "node-m"}, By{Replica: "r-0", Slot: vm().Slot}
+	node.Object, node.By = Object{
+		Kind: Node, Name: "node-m", ProviderID: "sim:///vm-1", Machine: "m", Node: "node-m",
+	}, By{Replica: "r-0", Slot: vm().Slot}
 	unowned := bare
 	unowned.By = By{Replica: "r-0", Epoch: vm().Epoch}
 	for _, c := range []struct {
@@ -61,9 +69,14 @@ func TestText(t *testing.T) {
 		{bare, "Started to delete VM sim:///vm-1: Orphaned; by replica r-0, leader"},
 		{node, "Started to delete Node node-m of machine m: ScaledDown: 5 machines for 4 replicas; by replica r-0"},
 		{unowned, "Started to delete VM sim:///vm-1: Orphaned; by replica r-0"},
-		{vm(), "Started to delete VM sim:///vm-1 of machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, slot 7, epoch 12, trace 4bf9"},
-		{machine, "Started to delete Machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, slot 7, epoch 12, trace 4bf9"},
-		{hidden, "Started to delete VM without a known provider ID of machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, leader"},
+		{vm(), "Started to delete VM sim:///vm-1 of machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, slot 7, " +
+			"epoch 12, trace 4bf9"},
+		{
+			machine,
+			"Started to delete Machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; by replica r-0, slot 7, epoch 12, trace 4bf9",
+		},
+		{hidden, "Started to delete VM without a known provider ID of machine m (Node node-m): ScaledDown: 5 machines for 4 replicas; " +
+			"by replica r-0, leader"},
 	} {
 		if got := c.receipt.Text(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

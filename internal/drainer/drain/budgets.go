@@ -80,5 +80,6 @@ func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
 // their controllers, and where it expects none it allows none.
 func isUncounted(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	isNumber := b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int
-	return metav1.GetControllerOfNoCopy(pod) == nil && !isNumber && !isStale(b) && b.Status.ExpectedPods == 0 && b.Status.DisruptionsAllowed == 0
+	return metav1.GetControllerOfNoCopy(pod) == nil && !isNumber && !isStale(b) && b.Status.ExpectedPods == 0 &&
+		b.Status.DisruptionsAllowed == 0
 }

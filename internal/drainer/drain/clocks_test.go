@@ -18,12 +18,17 @@ func TestClockOfTheTargetClusterMovesNoDeadline(t *testing.T) {
 			facts := func(now time.Duration) Facts {
 				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{Unschedulable: true}}
 				order := Order{Since: born, Timeout: time.Hour, EvictTime: time.Hour}
-				return Facts{Now: born.Add(now), Ahead: ahead, Node: node, Order: order, Sight: Watched, Settings: Settings{DetachTimeout: 2 * time.Minute}, FreeDetaches: 10}
+				return Facts{
+					Now: born.Add(now), Ahead: ahead, Node: node, Order: order, Sight: Watched, Settings: Settings{DetachTimeout: 2 * time.Minute},
+					FreeDetaches: 10,
+				}
 			}
 			t.Run("a Node that is not ready", func(t *testing.T) {
 				for now, want := range map[time.Duration]bool{12*time.Minute + 59*time.Second: false, 13 * time.Minute: true} {
 					f := facts(now)
-					f.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: on(8 * time.Minute)}}
+					f.Node.Status.Conditions = []corev1.NodeCondition{
+						{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: on(8 * time.Minute)},
+					}
 					if is, _ := forced(f); (is != nil) != want {
 						t.Errorf("after %s: forced %t, want %t", now, is != nil, want)
 					}
@@ -40,7 +45,9 @@ func TestClockOfTheTargetClusterMovesNoDeadline(t *testing.T) {
 			})
 			t.Run("a pod that is created faster than it is deleted", func(t *testing.T) {
 				f := facts(time.Hour + forceTime)
-				f.Pods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p", CreationTimestamp: on(time.Hour + time.Second)}}}
+				f.Pods = []*corev1.Pod{
+					{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p", CreationTimestamp: on(time.Hour + time.Second)}},
+				}
 				if v := Decide(f); v.Do == Remove {
 					t.Errorf("the drain deletes it without end: %+v", v)
 				}
@@ -62,7 +69,10 @@ func TestClockOfAKubeletForcesNoDrain(t *testing.T) {
 	const became = 20 * time.Minute
 	for _, ahead := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
 		t.Run(ahead.String(), func(t *testing.T) {
-			f := Facts{Node: &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, Order: Order{Since: born, Timeout: 2 * time.Hour}, Sight: Awaited, Pods: []*corev1.Pod{{}}}
+			f := Facts{
+				Node: &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}, Order: Order{Since: born, Timeout: 2 * time.Hour}, Sight: Awaited,
+				Pods: []*corev1.Pod{{}},
+			}
 			var since time.Duration
 			for now := time.Duration(0); now < time.Hour; now += 10 * time.Second {
 				f.Now = born.Add(now)

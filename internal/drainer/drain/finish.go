@@ -98,7 +98,8 @@ func detach(f Facts, by force, t traffic) Verdict {
 	v := Verdict{Do: Rest, State: Draining}
 	attached := detachable(f, by, t)
 	// On a working Node, volumes are unmounted normally once their pods have left.
-	if until := by.since.Add(f.Settings.DetachTimeout); by.cause == CauseTimeout && isReadyNode(f.Node) && f.Now.Before(until) && len(attached) > 0 {
+	if until := by.since.Add(f.Settings.DetachTimeout); by.cause == CauseTimeout && isReadyNode(f.Node) && f.Now.Before(until) &&
+		len(attached) > 0 {
 		var volumes []string
 		for _, a := range attached {
 			volumes = append(volumes, attachmentKey(a))

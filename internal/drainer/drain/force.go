@@ -55,7 +55,8 @@ func (f Facts) health() map[corev1.NodeConditionType]Health {
 			continue
 		}
 		is := Health{At: f.Now, Transition: c.LastTransitionTime.Time}
-		is.Bad = c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue || c.Type == conditionReadonly && c.Status != corev1.ConditionFalse
+		is.Bad = c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue ||
+			c.Type == conditionReadonly && c.Status != corev1.ConditionFalse
 		if is.Since = f.of(c.LastTransitionTime); is.Since.After(f.Now) {
 			is.Since = f.Now
 		}

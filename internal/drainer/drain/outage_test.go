@@ -23,18 +23,34 @@ func TestOutageForcesNoDrain(t *testing.T) {
 		order     bool
 		want      Cause
 	}{
-		"the timeout is over":                        {now: time.Hour, want: CauseTimeout},
-		"it is over by the outage only":              {reach: outage, now: 89 * time.Minute},
-		"it is over without the outage":              {reach: outage, now: 90 * time.Minute, want: CauseTimeout},
-		"it is over right after a short outage":      {reach: reach.Fact{From: after(59 * time.Minute), Back: after(59*time.Minute + 40*time.Second)}, now: 60*time.Minute + 39*time.Second},
-		"and the Node has reported":                  {reach: reach.Fact{From: after(59 * time.Minute), Back: after(59*time.Minute + 40*time.Second)}, now: 60*time.Minute + 40*time.Second, want: CauseTimeout},
-		"the process has just started":               {reach: reach.Fact{Reached: after(time.Hour)}, now: time.Hour + 59*time.Second},
-		"the Node is not ready":                      {now: 5 * time.Minute, condition: corev1.NodeReady, status: corev1.ConditionUnknown, want: CauseNotReady},
-		"the Node is not ready right after it":       {reach: outage, now: 44 * time.Minute, condition: corev1.NodeReady, status: corev1.ConditionUnknown},
-		"the Node is not ready 5 min after it":       {reach: outage, now: 45 * time.Minute, condition: corev1.NodeReady, status: corev1.ConditionUnknown, want: CauseNotReady},
-		"its file system is read only after it":      {reach: outage, now: 44 * time.Minute, condition: conditionReadonly, status: corev1.ConditionTrue},
-		"the process has just started, and it is so": {reach: reach.Fact{Reached: after(20 * time.Minute)}, now: 20*time.Minute + 59*time.Second, condition: conditionReadonly, status: corev1.ConditionTrue},
-		"the force was requested":                    {reach: outage, now: 40 * time.Minute, order: true, want: CauseOrder},
+		"the timeout is over":           {now: time.Hour, want: CauseTimeout},
+		"it is over by the outage only": {reach: outage, now: 89 * time.Minute},
+		"it is over without the outage": {reach: outage, now: 90 * time.Minute, want: CauseTimeout},
+		"it is over right after a short outage": {
+			reach: reach.Fact{From: after(59 * time.Minute), Back: after(59*time.Minute + 40*time.Second)}, now: 60*time.Minute + 39*time.Second,
+		},
+		"and the Node has reported": {
+			reach: reach.Fact{From: after(59 * time.Minute), Back: after(59*time.Minute + 40*time.Second)}, now: 60*time.Minute + 40*time.Second,
+			want: CauseTimeout,
+		},
+		"the process has just started": {reach: reach.Fact{Reached: after(time.Hour)}, now: time.Hour + 59*time.Second},
+		"the Node is not ready": {
+			now: 5 * time.Minute, condition: corev1.NodeReady, status: corev1.ConditionUnknown, want: CauseNotReady,
+		},
+		"the Node is not ready right after it": {
+			reach: outage, now: 44 * time.Minute, condition: corev1.NodeReady, status: corev1.ConditionUnknown,
+		},
+		"the Node is not ready 5 min after it": {
+			reach: outage, now: 45 * time.Minute, condition: corev1.NodeReady, status: corev1.ConditionUnknown, want: CauseNotReady,
+		},
+		"its file system is read only after it": {
+			reach: outage, now: 44 * time.Minute, condition: conditionReadonly, status: corev1.ConditionTrue,
+		},
+		"the process has just started, and it is so": {
+			reach: reach.Fact{Reached: after(20 * time.Minute)}, now: 20*time.Minute + 59*time.Second, condition: conditionReadonly,
+			status: corev1.ConditionTrue,
+		},
+		"the force was requested": {reach: outage, now: 40 * time.Minute, order: true, want: CauseOrder},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{}

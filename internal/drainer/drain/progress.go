@@ -134,7 +134,8 @@ func (p Progress) String() string {
 	}
 	parts = append(parts, p.blockedBy()...)
 	if len(p.Slow) > 0 {
-		parts = append(parts, list(slices.Sorted(slices.Values(p.Slow)))+" may take until "+written(p.SlowUntil)+" to end (terminationGracePeriodSeconds)")
+		parts = append(parts,
+			list(slices.Sorted(slices.Values(p.Slow)))+" may take until "+written(p.SlowUntil)+" to end (terminationGracePeriodSeconds)")
 	}
 	if len(p.Late) > 0 {
 		parts = append(parts, list(slices.Sorted(slices.Values(p.Late)))+" not ended within the grace period")
@@ -230,7 +231,8 @@ func (b Blocked) cause() string {
 	case b.IsMisconfigured:
 		return "held by " + kind + list(b.Budgets) + ", although all pods there are healthy: change what it allows"
 	case b.IsUncounted:
-		return "held by " + kind + list(b.Budgets) + ", which never allows the eviction of a pod without a controller: give it minAvailable as a number, or delete it"
+		return "held by " + kind + list(b.Budgets) +
+			", which never allows the eviction of a pod without a controller: give it minAvailable as a number, or delete it"
 	case len(b.Budgets) > 0:
 		return "held by " + kind + list(b.Budgets)
 	case b.Why != "":

@@ -93,7 +93,8 @@ func ended(v Verdict) string {
 // EvictionTimedOut returns the message about pods of a drain that is not forced, which were deleted
 // without grace.
 func EvictionTimedOut(node string, order Order, pods Forced) string {
-	return fmt.Sprintf("Pods of Node %s that could not be evicted for %s (maxEvictRetries) were deleted without grace: %s", node, order.EvictTime, pods)
+	return fmt.Sprintf("Pods of Node %s that could not be evicted for %s (maxEvictRetries) were deleted without grace: %s",
+		node, order.EvictTime, pods)
 }
 
 // NextForUpdate returns the report of a drain of a Node that is updated while its VM stays: how far
@@ -113,7 +114,8 @@ func (t Reported) NextForUpdate(now time.Time, v Verdict) (Reported, Report) {
 // ReportGivenUp returns the report of a drain that is forced while the target cluster does not
 // answer, so that nothing can be drained.
 func ReportGivenUp(node string) Report {
-	text := "The drain of Node %s was ended by force, because the target cluster does not answer and the drain timeout is over or the deletion is forced; its VM is deleted now"
+	text := "The drain of Node %s was ended by force, because the target cluster does not answer and the drain timeout is over or the " +
+		"deletion is forced; its VM is deleted now"
 	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf(text, node)}
 }
 

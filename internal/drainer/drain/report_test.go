@@ -51,8 +51,10 @@ func TestEndNamesPodsThatHadNoGrace(t *testing.T) {
 		{0, Drained, "", "Node n is drained; its VM is deleted now"},
 		{1, Drained, "", "Node n is drained; deleted without grace: a/p0; its VM is deleted now"},
 		{0, GivenUp, CauseTimeout, "The drain of Node n was ended by force, because the time for the drain is over; its VM is deleted now"},
-		{2, GivenUp, CauseTimeout, "The drain of Node n was ended by force, because the time for the drain is over; deleted without grace: a/p0 and a/p1; its VM is deleted now"},
-		{5, GivenUp, CauseOrder, "The drain of Node n was ended by force, because the machine has the label force-deletion; deleted without grace: a/p0, a/p1, a/p2 and 2 more; its VM is deleted now"},
+		{2, GivenUp, CauseTimeout, "The drain of Node n was ended by force, because the time for the drain is over; deleted without grace: " +
+			"a/p0 and a/p1; its VM is deleted now"},
+		{5, GivenUp, CauseOrder, "The drain of Node n was ended by force, because the machine has the label force-deletion; " +
+			"deleted without grace: a/p0, a/p1, a/p2 and 2 more; its VM is deleted now"},
 	} {
 		v := Verdict{State: tc.state, Cause: tc.cause, Progress: Progress{Node: "n"}}
 		for i := range tc.pods {

@@ -81,11 +81,14 @@ type story struct {
 
 func newStory() *story {
 	s := &story{facts: Facts{
-		Now:      born,
-		Settings: Settings{Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4, SeveralBudgets: true},
-		Order:    Order{Since: born, Timeout: 2 * time.Hour, EvictTime: 2 * time.Hour},
-		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}},
-		Sight:    Watched,
+		Now: born,
+		Settings: Settings{
+			Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4,
+			SeveralBudgets: true,
+		},
+		Order: Order{Since: born, Timeout: 2 * time.Hour, EvictTime: 2 * time.Hour},
+		Node:  &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{Unschedulable: true}},
+		Sight: Watched,
 		Volumes: Volumes{
 			Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, PVs: map[string]*corev1.PersistentVolume{},
 			CSIDrivers: map[string]*storagev1.CSIDriver{"disks": {ObjectMeta: metav1.ObjectMeta{Name: "disks"}}}, IDs: map[string]string{},
@@ -186,13 +189,17 @@ func (s *story) node(_ string, o options) {
 		n.DeletionTimestamp = &metav1.Time{Time: s.facts.Now}
 	}
 	if o.has("notready") {
-		n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: o.when("notready")}
+		n.Status.Conditions[0] = corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: o.when("notready"),
+		}
 	}
 	if o.has("ready") {
 		n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: o.when("ready")}
 	}
 	if o.has("readonly") {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: conditionReadonly, Status: corev1.ConditionTrue, LastTransitionTime: o.when("readonly")})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: conditionReadonly, Status: corev1.ConditionTrue, LastTransitionTime: o.when("readonly"),
+		})
 	}
 	if o.has("attached") {
 		n.Status.VolumesAttached = nil
@@ -243,11 +250,14 @@ func (s *story) change(p *corev1.Pod, key, value string, o options) {
 	case "phase":
 		p.Status.Phase = corev1.PodPhase(value)
 	case "inline":
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "inline", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{}}})
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{
+			Name: "inline", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{}},
+		})
 	case "ending":
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.facts.Now}, new(int64(30))
 	case "grace":
-		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.facts.Now.Add(mustDuration(value))}, new(int64(mustDuration(value).Seconds()))
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.facts.Now.Add(mustDuration(value))},
+			new(int64(mustDuration(value).Seconds()))
 	case "volumes", "ephemeral":
 		for name := range strings.SplitSeq(value, ",") {
 			s.claim(p, name, key == "ephemeral")

@@ -76,7 +76,8 @@ func attachability(f Facts, key string) (known, attachable bool) {
 		return csi != nil, csi == nil || csi.Spec.AttachRequired == nil || *csi.Spec.AttachRequired
 	}
 	s := pv.Spec.PersistentVolumeSource
-	isMounted := s.HostPath != nil || s.Local != nil || s.NFS != nil || s.CephFS != nil || s.Glusterfs != nil || s.Quobyte != nil || s.AzureFile != nil
+	isMounted := s.HostPath != nil || s.Local != nil || s.NFS != nil || s.CephFS != nil || s.Glusterfs != nil || s.Quobyte != nil ||
+		s.AzureFile != nil
 	return false, !isMounted
 }
 
@@ -159,7 +160,9 @@ type traffic struct {
 // follow returns the movement of the volumes, and what to remember of it. isGoing reports which
 // pods are leaving.
 func follow(f Facts, isGoing func(*corev1.Pod) bool) traffic {
-	t := traffic{users: map[string][]*corev1.Pod{}, moving: map[string]bool{}, stuck: map[string]time.Time{}, memory: map[string]VolumeMemory{}}
+	t := traffic{
+		users: map[string][]*corev1.Pod{}, moving: map[string]bool{}, stuck: map[string]time.Time{}, memory: map[string]VolumeMemory{},
+	}
 	for _, pod := range f.Pods {
 		for _, v := range volumesOf(f, pod) {
 			t.users[v.key] = append(t.users[v.key], pod)

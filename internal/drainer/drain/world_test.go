@@ -50,10 +50,15 @@ func newWorld(t *rapid.T) *world {
 	w.facts.Order.Force, w.facts.Order.Stays = w.chance("force", 10), w.chance("stays", 3)
 	w.facts.Order.IsShut = w.facts.Order.Stays && w.chance("shut", 2)
 	if w.chance("not ready", 5) {
-		w.facts.Node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(born)}
+		w.facts.Node.Status.Conditions[0] = corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(born),
+		}
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "budgets") {
-		s.budget(fmt.Sprint("budget", i), options{"app": fmt.Sprint(i % 2), "allowed": fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "allowed")), "healthy": "2", "desired": "1", "expected": "2"})
+		s.budget(fmt.Sprint("budget", i), options{
+			"app": fmt.Sprint(i % 2), "allowed": fmt.Sprint(rapid.IntRange(0, 1).Draw(t, "allowed")), "healthy": "2", "desired": "1",
+			"expected": "2",
+		})
 	}
 	w.facts.Budgets = s.facts.Budgets
 	s.volume("v3", options{"driver": "unheard-of"})

@@ -161,7 +161,9 @@ func (c *Cache) MachineConfig(name string) (*v1alpha1.MachineConfig, bool) {
 
 // Rendered returns the metadata of the RenderedMachineConfigs of a pool, in no order.
 func (c *Cache) Rendered(pool string) []*metav1.PartialObjectMetadata {
-	return slices.DeleteFunc(c.rendered.objects().All(), func(r *metav1.PartialObjectMetadata) bool { return r.Labels[v1alpha1.LabelPool] != pool })
+	return slices.DeleteFunc(c.rendered.objects().All(), func(r *metav1.PartialObjectMetadata) bool {
+		return r.Labels[v1alpha1.LabelPool] != pool
+	})
 }
 
 func isTheOne(c *v1alpha1.ControllerConfig) bool {

@@ -57,7 +57,9 @@ func TestRead(t *testing.T) {
 			want: Access{Server: "https://a.example:6443/x", CA: "CA", ClientCert: "cert", ClientKey: "key"},
 		},
 		"name, proxy, extensions": {
-			data: config("https://1.2.3.4", ca+"\n    tls-server-name: b\n    proxy-url: http://proxy.example:3128\n    extensions: []\n    insecure-skip-tls-verify: false", "token: T"),
+			data: config("https://1.2.3.4",
+				ca+"\n    tls-server-name: b\n    proxy-url: http://proxy.example:3128\n    extensions: []\n    insecure-skip-tls-verify: false",
+				"token: T"),
 			want: Access{Server: "https://1.2.3.4", ServerName: "b", CA: "CA", Token: "T", Proxy: "http://proxy.example:3128"},
 		},
 		"Gardener's form": {
@@ -71,50 +73,110 @@ func TestRead(t *testing.T) {
 		"Service of the namespace": {
 			data: parts(KeyServer, "https://api.mine.svc:443"), want: Access{Server: "https://api.mine.svc:443", CA: "CA", Token: "T"},
 		},
-		"token file without a Secret":           {data: config("https://a.example", ca, file), fails: "tokenFile is refused: no file is read"},
-		"token file, Secret without a token":    {data: config("https://a.example", ca, file), token: map[string][]byte{"x": nil}, fails: "Secret token: expected the key token, got x"},
-		"token file next to a program":          {data: config("https://a.example", ca, file+"\n    exec: {command: sh}"), token: renewed, fails: "exec is refused"},
-		"program":                               {data: config("https://a.example", ca, "exec: {command: sh}"), fails: `user "b": exec is refused`},
-		"auth provider":                         {data: config("https://a.example", ca, "auth-provider: {name: gcp}"), fails: "auth-provider is refused"},
-		"file of a CA":                          {data: config("https://a.example", "certificate-authority: /etc/x", "token: T"), fails: "certificate-authority is refused: no file is read"},
-		"file of a key":                         {data: config("https://a.example", ca, "client-key: /etc/x"), fails: "client-key is refused: no file is read"},
-		"impersonation":                         {data: config("https://a.example", ca, "token: T\n    as: admin"), fails: "as is refused: impersonation"},
-		"password":                              {data: config("https://a.example", ca, "username: u\n    password: p"), fails: "password is refused"},
-		"unverified server":                     {data: config("https://a.example", "insecure-skip-tls-verify: true", "token: T"), fails: "insecure-skip-tls-verify is refused"},
-		"field that is not known":               {data: config("https://a.example", ca, "token: T\n    spiffe: x"), fails: "spiffe is refused: it is no field that is known"},
-		"token that is a number":                {data: config("https://a.example", ca, "token: 7"), fails: "token: expected a string"},
-		"CA that is no base64":                  {data: config("https://a.example", "certificate-authority-data: '%'", "token: T"), fails: "certificate-authority-data: expected base64"},
-		"no YAML":                               {data: map[string][]byte{KeyKubeconfig: []byte("\tsecret-token")}, fails: "expected a kubeconfig"},
-		"aliases":                               {data: config("https://a.example", ca+"\n    extensions: [&a [x, x], [*a, *a]]", "token: T"), fails: "expected a kubeconfig without aliases of YAML"},
-		"no context":                            {data: map[string][]byte{KeyKubeconfig: []byte("{}")}, fails: `current-context: expected one context "", got 0`},
-		"two users of a name":                   {data: map[string][]byte{KeyKubeconfig: append(kubeconfigWith("https://a.example", ca, "token: T"), "- {name: b, user: {}}"...)}, fails: `expected one user "b", got 2`},
-		"no key that is known":                  {data: map[string][]byte{"value": nil}, fails: "expected the key kubeconfig or server, got value"},
-		"no key":                                {fails: "got no key"},
-		"too large":                             {data: map[string][]byte{KeyKubeconfig: make([]byte, 1<<20)}, fails: "expected at most 65536 bytes, got more"},
-		"no CA":                                 {data: parts(KeyCA, ""), fails: "expected the certificate of the CA"},
-		"no credentials":                        {data: parts(KeyToken, ""), fails: "expected a token or a client certificate, got neither"},
-		"certificate without its key":           {data: parts(KeyClientCert, "x"), fails: "got one of the two"},
-		"token with a line break":               {data: parts(KeyToken, "a\nb"), fails: "token: expected printable characters"},
-		"without TLS":                           {data: parts(KeyServer, "http://a.example"), fails: "server: expected a URL that begins with https://"},
-		"no host":                               {data: parts(KeyServer, "https://"), fails: "has a host"},
-		"server with a password":                {data: parts(KeyServer, "https://u:p@a.example"), fails: "without user and password"},
-		"server with a query":                   {data: parts(KeyServer, "https://a.example?x=y"), fails: "without a query"},
-		"no URL":                                {data: parts(KeyServer, "https://a\x7f"), fails: "got one that cannot be parsed"},
-		"metadata service":                      {data: parts(KeyServer, "https://169.254.169.254"), fails: "169.254.169.254 is in a network that no target cluster may be in"},
-		"metadata service in IPv6":              {data: parts(KeyServer, "https://[::ffff:169.254.169.254]"), fails: "is in a network"},
-		"loopback":                              {data: parts(KeyServer, "https://127.0.0.1:10258"), fails: "127.0.0.1 is in a network"},
-		"loopback in IPv6":                      {data: parts(KeyServer, "https://[::1]"), fails: "::1 is in a network"},
-		"this host":                             {data: parts(KeyServer, "https://0.0.0.0"), fails: "0.0.0.0 is in a network"},
-		"metadata service by a zone":            {data: parts(KeyServer, "https://[fe80::1%25eth0]"), fails: "is in a network"},
-		"proxy to the metadata service":         {data: config("https://a.example", ca+"\n    proxy-url: http://169.254.169.254", "token: T"), fails: "proxy-url: 169.254.169.254 is in a network"},
-		"proxy that is no HTTP":                 {data: config("https://a.example", ca+"\n    proxy-url: socks5://a", "token: T"), fails: "proxy-url: expected a URL that begins with http:// or https://"},
-		"Service of another namespace":          {data: parts(KeyServer, "https://api.other.svc.cluster.local"), fails: "is in namespace other of the control cluster; expected a Service of namespace mine"},
-		"Service of another namespace, rooted":  {data: parts(KeyServer, "https://api.OTHER.svc."), fails: "is in namespace other"},
-		"Pod of a Service of another namespace": {data: parts(KeyServer, "https://etcd-0.etcd.other.svc.cluster.local"), fails: "is in namespace other"},
-		"port of a Service of another one":      {data: parts(KeyServer, "https://_https._tcp.api.other.svc"), fails: "is in namespace other"},
-		"letters that become ASCII":             {data: parts(KeyServer, "https://api.other.\uff53vc"), fails: "server: expected a host of ASCII characters"},
-		"proxy in another namespace":            {data: config("https://a.example", ca+"\n    proxy-url: http://proxy.other.svc:3128", "token: T"), fails: "proxy-url: proxy.other.svc is in namespace other"},
-		"large client key":                      {data: parts(KeyToken, "", KeyClientCert, "x", KeyClientKey, strings.Repeat("x", maxKey+1)), fails: "client key: expected at most 8192 bytes"},
+		"token file without a Secret": {data: config("https://a.example", ca, file), fails: "tokenFile is refused: no file is read"},
+		"token file, Secret without a token": {
+			data: config("https://a.example", ca, file), token: map[string][]byte{"x": nil}, fails: "Secret token: expected the key token, got x",
+		},
+		"token file next to a program": {
+			data: config("https://a.example", ca, file+"\n    exec: {command: sh}"), token: renewed, fails: "exec is refused",
+		},
+		"program": {
+			data: config("https://a.example", ca, "exec: {command: sh}"), fails: `user "b": exec is refused`,
+		},
+		"auth provider": {
+			data: config("https://a.example", ca, "auth-provider: {name: gcp}"), fails: "auth-provider is refused",
+		},
+		"file of a CA": {
+			data:  config("https://a.example", "certificate-authority: /etc/x", "token: T"),
+			fails: "certificate-authority is refused: no file is read",
+		},
+		"file of a key": {
+			data: config("https://a.example", ca, "client-key: /etc/x"), fails: "client-key is refused: no file is read",
+		},
+		"impersonation": {
+			data: config("https://a.example", ca, "token: T\n    as: admin"), fails: "as is refused: impersonation",
+		},
+		"password": {
+			data: config("https://a.example", ca, "username: u\n    password: p"), fails: "password is refused",
+		},
+		"unverified server": {
+			data: config("https://a.example", "insecure-skip-tls-verify: true", "token: T"), fails: "insecure-skip-tls-verify is refused",
+		},
+		"field that is not known": {
+			data: config("https://a.example", ca, "token: T\n    spiffe: x"), fails: "spiffe is refused: it is no field that is known",
+		},
+		"token that is a number": {data: config("https://a.example", ca, "token: 7"), fails: "token: expected a string"},
+		"CA that is no base64": {
+			data: config("https://a.example", "certificate-authority-data: '%'", "token: T"), fails: "certificate-authority-data: expected base64",
+		},
+		"no YAML": {
+			data: map[string][]byte{KeyKubeconfig: []byte("\tsecret-token")}, fails: "expected a kubeconfig",
+		},
+		"aliases": {
+			data:  config("https://a.example", ca+"\n    extensions: [&a [x, x], [*a, *a]]", "token: T"),
+			fails: "expected a kubeconfig without aliases of YAML",
+		},
+		"no context": {
+			data: map[string][]byte{KeyKubeconfig: []byte("{}")}, fails: `current-context: expected one context "", got 0`,
+		},
+		"two users of a name": {
+			data:  map[string][]byte{KeyKubeconfig: append(kubeconfigWith("https://a.example", ca, "token: T"), "- {name: b, user: {}}"...)},
+			fails: `expected one user "b", got 2`,
+		},
+		"no key that is known": {
+			data: map[string][]byte{"value": nil}, fails: "expected the key kubeconfig or server, got value",
+		},
+		"no key": {fails: "got no key"},
+		"too large": {
+			data: map[string][]byte{KeyKubeconfig: make([]byte, 1<<20)}, fails: "expected at most 65536 bytes, got more",
+		},
+		"no CA":                       {data: parts(KeyCA, ""), fails: "expected the certificate of the CA"},
+		"no credentials":              {data: parts(KeyToken, ""), fails: "expected a token or a client certificate, got neither"},
+		"certificate without its key": {data: parts(KeyClientCert, "x"), fails: "got one of the two"},
+		"token with a line break":     {data: parts(KeyToken, "a\nb"), fails: "token: expected printable characters"},
+		"without TLS": {
+			data: parts(KeyServer, "http://a.example"), fails: "server: expected a URL that begins with https://",
+		},
+		"no host":                {data: parts(KeyServer, "https://"), fails: "has a host"},
+		"server with a password": {data: parts(KeyServer, "https://u:p@a.example"), fails: "without user and password"},
+		"server with a query":    {data: parts(KeyServer, "https://a.example?x=y"), fails: "without a query"},
+		"no URL":                 {data: parts(KeyServer, "https://a\x7f"), fails: "got one that cannot be parsed"},
+		"metadata service": {
+			data: parts(KeyServer, "https://169.254.169.254"), fails: "169.254.169.254 is in a network that no target cluster may be in",
+		},
+		"metadata service in IPv6":   {data: parts(KeyServer, "https://[::ffff:169.254.169.254]"), fails: "is in a network"},
+		"loopback":                   {data: parts(KeyServer, "https://127.0.0.1:10258"), fails: "127.0.0.1 is in a network"},
+		"loopback in IPv6":           {data: parts(KeyServer, "https://[::1]"), fails: "::1 is in a network"},
+		"this host":                  {data: parts(KeyServer, "https://0.0.0.0"), fails: "0.0.0.0 is in a network"},
+		"metadata service by a zone": {data: parts(KeyServer, "https://[fe80::1%25eth0]"), fails: "is in a network"},
+		"proxy to the metadata service": {
+			data:  config("https://a.example", ca+"\n    proxy-url: http://169.254.169.254", "token: T"),
+			fails: "proxy-url: 169.254.169.254 is in a network",
+		},
+		"proxy that is no HTTP": {
+			data:  config("https://a.example", ca+"\n    proxy-url: socks5://a", "token: T"),
+			fails: "proxy-url: expected a URL that begins with http:// or https://",
+		},
+		"Service of another namespace": {
+			data:  parts(KeyServer, "https://api.other.svc.cluster.local"),
+			fails: "is in namespace other of the control cluster; expected a Service of namespace mine",
+		},
+		"Service of another namespace, rooted": {data: parts(KeyServer, "https://api.OTHER.svc."), fails: "is in namespace other"},
+		"Pod of a Service of another namespace": {
+			data: parts(KeyServer, "https://etcd-0.etcd.other.svc.cluster.local"), fails: "is in namespace other",
+		},
+		"port of a Service of another one": {data: parts(KeyServer, "https://_https._tcp.api.other.svc"), fails: "is in namespace other"},
+		"letters that become ASCII": {
+			data: parts(KeyServer, "https://api.other.\uff53vc"), fails: "server: expected a host of ASCII characters",
+		},
+		"proxy in another namespace": {
+			data:  config("https://a.example", ca+"\n    proxy-url: http://proxy.other.svc:3128", "token: T"),
+			fails: "proxy-url: proxy.other.svc is in namespace other",
+		},
+		"large client key": {
+			data:  parts(KeyToken, "", KeyClientCert, "x", KeyClientKey, strings.Repeat("x", maxKey+1)),
+			fails: "client key: expected at most 8192 bytes",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var token *Secret

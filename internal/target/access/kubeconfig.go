@@ -60,7 +60,8 @@ func readKubeconfig(of Secret, token *Secret) (Access, error) {
 		err = document.Decode(&all)
 	}
 	if err != nil {
-		return Access{}, fmt.Errorf("key %s: expected a kubeconfig in YAML or JSON, got something else", KeyKubeconfig) // the error may have a token
+		// The error may have a token.
+		return Access{}, fmt.Errorf("key %s: expected a kubeconfig in YAML or JSON, got something else", KeyKubeconfig)
 	}
 	a, err := all.read(token)
 	if err != nil {
@@ -108,7 +109,9 @@ func (k kubeconfig) read(token *Secret) (a Access, err error) {
 	}); err != nil {
 		return a, err
 	}
-	if err := fields(fmt.Sprintf("user %q", userName), user, map[string]*string{"token": &a.Token, cert: &a.ClientCert, key: &a.ClientKey}); err != nil {
+	if err := fields(fmt.Sprintf("user %q", userName), user, map[string]*string{
+		"token": &a.Token, cert: &a.ClientCert, key: &a.ClientKey,
+	}); err != nil {
 		return a, err
 	}
 	for field, value := range map[string]*string{ca: &a.CA, cert: &a.ClientCert, key: &a.ClientKey} {

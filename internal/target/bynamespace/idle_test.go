@@ -48,7 +48,9 @@ func TestTargetAtRest(t *testing.T) {
 		if each := (runtime.NumGoroutine() - before) / targets; each > most {
 			t.Errorf("%d goroutines for each target, want at most %d", each, most)
 		}
-		if got, want := l.clusters["https://n0.example"].Log(), []string{"get namespaces", "list nodes", "watch nodes"}; !slices.Equal(got, want) {
+		if got, want := l.clusters["https://n0.example"].Log(), []string{
+			"get namespaces", "list nodes", "watch nodes",
+		}; !slices.Equal(got, want) {
 			t.Errorf("got the requests %v, want %v", got, want)
 		}
 		if watches := l.control.Count("watch secrets"); watches != targets {

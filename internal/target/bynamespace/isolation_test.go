@@ -113,8 +113,10 @@ func TestTargetWithTooManyNodes(t *testing.T) {
 		l.clusters["https://large.example"] = server
 		add := func(name string) {
 			apiserver.Add(server, &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"a": strings.Repeat("x", size)}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
-				Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"i"}}}},
+				ObjectMeta: metav1.ObjectMeta{
+					Name: name, Annotations: map[string]string{"a": strings.Repeat("x", size)}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+				},
+				Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"i"}}}},
 			})
 		}
 		for i := range 2 * room {

@@ -48,8 +48,10 @@ type tooManyError struct {
 }
 
 func (e *tooManyError) Error() string {
-	return fmt.Sprintf("its Nodes take more memory than the %d MiB that are for %d machines: %d Nodes were read, and are read again in %s at the earliest; "+
-		"remove Nodes that are not of machines", most(e.machines)>>20, e.machines, e.nodes, tooManyPause)
+	return fmt.Sprintf(
+		"its Nodes take more memory than the %d MiB that are for %d machines: %d Nodes were read, and are read again in %s at the earliest; "+
+			"remove Nodes that are not of machines", most(e.machines)>>20, e.machines, e.nodes, tooManyPause,
+	)
 }
 
 // watch watches the Nodes until ctx ends, and again after a pause if there were too many.

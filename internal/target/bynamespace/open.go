@@ -59,12 +59,13 @@ func (t *Targets) readNow(ctx context.Context, namespace string) (access.Access,
 			continue // no Secret with a token is configured
 		}
 		options := metav1.ListOptions{FieldSelector: by.field(), LabelSelector: by.labels, Limit: secretsPage}
-		err := decode.UntilPage(ctx, by.String(), options, t.cfg.Secrets.Secrets(namespace).List, func(page *corev1.SecretList, _ []*decode.Failure) bool {
-			for j := range page.Items {
-				found[i] = newer(found[i], &page.Items[j])
-			}
-			return false
-		})
+		err := decode.UntilPage(ctx, by.String(), options, t.cfg.Secrets.Secrets(namespace).List,
+			func(page *corev1.SecretList, _ []*decode.Failure) bool {
+				for j := range page.Items {
+					found[i] = newer(found[i], &page.Items[j])
+				}
+				return false
+			})
 		if err != nil {
 			return access.Access{}, fmt.Errorf("%s cannot be read: %w", by, err)
 		}

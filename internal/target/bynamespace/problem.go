@@ -46,7 +46,8 @@ func (o *one) changed() {
 	case isNews && is == none:
 		log.Info("Target cluster is available again", telemetry.KeyNamespace, o.namespace)
 	case isNews:
-		log.Error(nil, "Target cluster is not available; its machines wait", telemetry.KeyNamespace, o.namespace, "reason", string(is), "message", why)
+		log.Error(nil, "Target cluster is not available; its machines wait", telemetry.KeyNamespace, o.namespace, "reason", string(is), "message",
+			why)
 	}
 	for _, f := range o.onChange {
 		f(o.namespace)
@@ -69,7 +70,8 @@ func Collect(t *Targets) []prometheus.Collector {
 		})
 	}
 	all := []prometheus.Collector{
-		gauge("mcf_open_targets", "Namespaces whose own target cluster this replica is connected to, or tries to be.", nil, func(problem, *live) float64 { return 1 }),
+		gauge("mcf_open_targets", "Namespaces whose own target cluster this replica is connected to, or tries to be.",
+			nil, func(problem, *live) float64 { return 1 }),
 		gauge("mcf_target_nodes", "Nodes of target clusters of namespaces that are in memory.", nil, func(_ problem, link *live) float64 {
 			if link == nil {
 				return 0
@@ -78,13 +80,14 @@ func Collect(t *Targets) []prometheus.Collector {
 		}),
 	}
 	for _, reason := range []problem{opening, ofSecret, ofServer, ofCluster, ofNodes} {
-		all = append(all, gauge("mcf_unavailable_targets", "Namespaces whose own target cluster is open and cannot be used, so that their machines wait.",
-			prometheus.Labels{"reason": string(reason)}, func(is problem, _ *live) float64 {
-				if is == reason {
-					return 1
-				}
-				return 0
-			}))
+		all = append(all,
+			gauge("mcf_unavailable_targets", "Namespaces whose own target cluster is open and cannot be used, so that their machines wait.",
+				prometheus.Labels{"reason": string(reason)}, func(is problem, _ *live) float64 {
+					if is == reason {
+						return 1
+					}
+					return 0
+				}))
 	}
 	return all
 }

@@ -61,7 +61,9 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &landscape{
 			T: t, control: apiserver.Recording(), first: map[string]types.UID{},
-			clusters: map[string]*apiserver.Server{"https://a.example": newCluster("a", "node-1"), "https://b.example": newCluster("b", "node-1", "node-2")},
+			clusters: map[string]*apiserver.Server{
+				"https://a.example": newCluster("a", "node-1"), "https://b.example": newCluster("b", "node-1", "node-2"),
+			},
 		}
 		budgets, err := requests.New(requests.Config{Total: 400, Clock: clock.RealClock{}})
 		if err != nil {
@@ -105,7 +107,10 @@ func (l *landscape) connect(_ string, config *rest.Config, wrap transport.Wrappe
 	if server == nil {
 		return nil, fmt.Errorf("no cluster at %s", config.Host)
 	}
-	return &Link{Cluster: target.New(apiserver.ClientsThrough(decode.PageTransport(wrap(server))).Core), Run: func(ctx context.Context) { <-ctx.Done() }, OnServerChange: func(func()) {}}, nil
+	return &Link{
+		Cluster: target.New(apiserver.ClientsThrough(decode.PageTransport(wrap(server))).Core), Run: func(ctx context.Context) { <-ctx.Done() },
+		OnServerChange: func(func()) {},
+	}, nil
 }
 
 func (l *landscape) identify(_ context.Context, namespace string, cluster types.UID) error {
@@ -136,7 +141,9 @@ func (l *landscape) put(namespace, name string, data map[string][]byte) {
 		}
 		return
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"kind": kindOf(data)}}, Data: data}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"kind": kindOf(data)}}, Data: data,
+	}
 	_, err := secrets.Create(l.Context(), secret, metav1.CreateOptions{})
 	if err != nil {
 		found, getErr := secrets.Get(l.Context(), name, metav1.GetOptions{})
@@ -195,7 +202,8 @@ func TestTargetsLastAsLongAsTheirUsers(t *testing.T) {
 		l.targets.Leave("one")
 		l.targets.Leave("two")
 		l.expect(linger+time.Second, "one", "no machine of the namespace has needed it yet")
-		if want := []string{"one +node-1", "two +node-1", "two +node-2", "one -node-1", "two -node-1", "two -node-2"}; l.targets.Len() != 0 || !sameElements(l.events, want) {
+		if want := []string{"one +node-1", "two +node-1", "two +node-2", "one -node-1", "two -node-1", "two -node-2"}; l.targets.Len() != 0 ||
+			!sameElements(l.events, want) {
 			t.Errorf("%d targets are open; got the events %v, want %v", l.targets.Len(), l.events, want)
 		}
 	})
@@ -278,9 +286,12 @@ func TestClusterThatDoesNotDeliver(t *testing.T) {
 
 // Gardener has one Secret with a kubeconfig, whose name changes, and one with the token.
 func TestASecretByLabelWithTheTokenOfAnother(t *testing.T) {
-	kubeconfig := map[string][]byte{access.KeyKubeconfig: []byte(fmt.Sprintf(`{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "a", "user": "b"}}],
+	kubeconfig := map[string][]byte{
+		access.KeyKubeconfig: []byte(fmt.Sprintf(`{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "a", "user": "b"}}],
 		"clusters": [{"name": "a", "cluster": {"server": "https://a.example", "certificate-authority-data": %q}}],
-		"users": [{"name": "b", "user": {"tokenFile": "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/token"}}]}`, base64.StdEncoding.EncodeToString([]byte(targettest.Certificate))))}
+		"users": [{"name": "b", "user": {"tokenFile": "/var/run/secrets/gardener.cloud/shoot/generic-kubeconfig/token"}}]}`,
+			base64.StdEncoding.EncodeToString([]byte(targettest.Certificate)))),
+	}
 	inLandscape(t, Selection{Labels: "kind=kubeconfig", Token: "shoot-access"}, func(l *landscape) {
 		l.put("one", "generic-1", kubeconfig)
 		l.targets.Use("one")
@@ -324,7 +335,8 @@ func TestOpenForLiveReads(t *testing.T) {
 				l.Fatal(err)
 			}
 			defer release()
-			if _, err := cluster.Client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{}); err != nil || cluster.Name != "one" || l.targets.Len() != 0 {
+			if _, err := cluster.Client.CoreV1().Nodes().Get(ctx, "node-1", metav1.GetOptions{}); err != nil || cluster.Name != "one" ||
+				l.targets.Len() != 0 {
 				l.Errorf("read a Node of cluster %s: %v; %d targets are open", cluster.Name, err, l.targets.Len())
 			}
 			if got, want := a.Log(), []string{"get namespaces", "get nodes"}; !slices.Equal(got, want) {

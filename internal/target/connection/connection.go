@@ -136,7 +136,8 @@ func (c *Connection) dial(ctx context.Context, network, address string) (net.Con
 	if err != nil {
 		return nil, err
 	}
-	if _, err := netip.ParseAddr(host); err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".svc") && !strings.HasSuffix(host, ".") {
+	if _, err := netip.ParseAddr(host); err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".svc") &&
+		!strings.HasSuffix(host, ".") {
 		address = net.JoinHostPort(host+".", port)
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout, Control: func(_, resolved string, _ syscall.RawConn) error {

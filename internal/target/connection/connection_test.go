@@ -157,7 +157,8 @@ func TestInvalidCertificatesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if _, err := New(access.Policy{}, access.Access{CA: "x"}); err == nil || !strings.Contains(err.Error(), "expected certificates of the CA in PEM") {
+	if _, err := New(access.Policy{}, access.Access{CA: "x"}); err == nil ||
+		!strings.Contains(err.Error(), "expected certificates of the CA in PEM") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -213,7 +214,10 @@ func TestEventsThatAreTooLarge(t *testing.T) {
 		{"no event in JSON", "application/json", strings.Repeat("\n", MaxEvent+1), true},
 		{"many in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", strings.Repeat(framed(MaxEvent/3, MaxEvent/3), 9), false},
 		{"many values in JSON", "application/json", `{"object":[` + strings.Repeat("{},", maxEventValues) + "{}]}", true},
-		{"many values in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", framed(2*maxEventValues+2, 0) + strings.Repeat("\x0a\x00", maxEventValues+1), true},
+		{
+			"many values in protobuf", "application/vnd.kubernetes.protobuf;stream=watch",
+			framed(2*maxEventValues+2, 0) + strings.Repeat("\x0a\x00", maxEventValues+1), true,
+		},
 		{"a large one in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", framed(5, 5) + framed(MaxEvent+1, 1), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

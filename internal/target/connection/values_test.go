@@ -17,7 +17,9 @@ import (
 
 // pod returns one with as much as a large one has.
 func pod(i int) corev1.Pod {
-	of := corev1.Container{Name: "c", Image: "registry.example/image:v1", Env: make([]corev1.EnvVar, 20), VolumeMounts: make([]corev1.VolumeMount, 10)}
+	of := corev1.Container{
+		Name: "c", Image: "registry.example/image:v1", Env: make([]corev1.EnvVar, 20), VolumeMounts: make([]corev1.VolumeMount, 10),
+	}
 	for j := range of.Env {
 		of.Env[j] = corev1.EnvVar{Name: fmt.Sprintf("NAME_%d", j), Value: "some value"}
 	}
@@ -25,8 +27,10 @@ func pod(i int) corev1.Pod {
 		of.VolumeMounts[j] = corev1.VolumeMount{Name: fmt.Sprintf("volume-%d", j), MountPath: "/var/run/secrets/kubernetes.io"}
 	}
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p-%d", i), ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(
-			`{"f:metadata":{` + strings.Repeat(`"f:labels":{".":{},"f:app":{}},`, 50) + `"f:x":{}}}`)}}}},
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p-%d", i), ManagedFields: []metav1.ManagedFieldsEntry{
+			{FieldsV1: &metav1.FieldsV1{Raw: []byte(
+				`{"f:metadata":{` + strings.Repeat(`"f:labels":{".":{},"f:app":{}},`, 50) + `"f:x":{}}}`)}},
+		}},
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{of, of, of}},
 		Status: corev1.PodStatus{Conditions: make([]corev1.PodCondition, 5), ContainerStatuses: make([]corev1.ContainerStatus, 3)},
 	}

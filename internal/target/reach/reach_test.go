@@ -23,17 +23,37 @@ func TestServerIsAwayAfterTheTimeout(t *testing.T) {
 		want   Fact
 		next   time.Duration
 	}{
-		"it answers":                     {[]check{{0, 0, true}}, Fact{Reached: at(0)}, time.Minute},
-		"one check fails":                {[]check{{0, 0, true}, {60, 66, false}}, Fact{Reached: at(0)}, 6 * time.Second},
-		"it fails for the timeout":       {[]check{{0, 0, true}, {60, 66, false}, {84, 90, false}}, Fact{Away: true, From: at(0), Reached: at(0)}, 6 * time.Second},
-		"a moment less":                  {[]check{{0, 0, true}, {60, 66, false}, {83, 89, false}}, Fact{Reached: at(0)}, 6 * time.Second},
-		"a blip in between":              {[]check{{0, 0, true}, {60, 66, false}, {72, 72, true}, {84, 95, false}}, Fact{Reached: at(0)}, 6 * time.Second},
-		"it is back":                     {[]check{{0, 0, true}, {60, 66, false}, {84, 90, false}, {600, 600, true}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, time.Minute},
-		"it is back, and stays":          {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 660, true}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, time.Minute},
-		"it is back, and a check fails":  {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 666, false}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, 6 * time.Second},
-		"it is away again":               {[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 700, false}}, Fact{Away: true, From: at(600), Back: at(600), Reached: at(0)}, 6 * time.Second},
+		"it answers":      {[]check{{0, 0, true}}, Fact{Reached: at(0)}, time.Minute},
+		"one check fails": {[]check{{0, 0, true}, {60, 66, false}}, Fact{Reached: at(0)}, 6 * time.Second},
+		"it fails for the timeout": {
+			[]check{{0, 0, true}, {60, 66, false}, {84, 90, false}}, Fact{Away: true, From: at(0), Reached: at(0)}, 6 * time.Second,
+		},
+		"a moment less": {[]check{{0, 0, true}, {60, 66, false}, {83, 89, false}}, Fact{Reached: at(0)}, 6 * time.Second},
+		"a blip in between": {
+			[]check{{0, 0, true}, {60, 66, false}, {72, 72, true}, {84, 95, false}}, Fact{Reached: at(0)}, 6 * time.Second,
+		},
+		"it is back": {
+			[]check{{0, 0, true}, {60, 66, false}, {84, 90, false}, {600, 600, true}}, Fact{From: at(0), Back: at(600), Reached: at(0)}, time.Minute,
+		},
+		"it is back, and stays": {
+			[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 660, true}},
+			Fact{From: at(0), Back: at(600), Reached: at(0)},
+			time.Minute,
+		},
+		"it is back, and a check fails": {
+			[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 666, false}},
+			Fact{From: at(0), Back: at(600), Reached: at(0)},
+			6 * time.Second,
+		},
+		"it is away again": {
+			[]check{{0, 0, true}, {60, 95, false}, {600, 600, true}, {660, 700, false}},
+			Fact{Away: true, From: at(600), Back: at(600), Reached: at(0)},
+			6 * time.Second,
+		},
 		"it was away from the beginning": {[]check{{0, 6, false}, {24, 30, false}}, Fact{Away: true, From: at(0)}, 6 * time.Second},
-		"and is there":                   {[]check{{0, 6, false}, {24, 30, false}, {36, 36, true}}, Fact{From: at(0), Back: at(36), Reached: at(36)}, time.Minute},
+		"and is there": {
+			[]check{{0, 6, false}, {24, 30, false}, {36, 36, true}}, Fact{From: at(0), Back: at(36), Reached: at(36)}, time.Minute,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s State

@@ -52,7 +52,8 @@ func New(cfg Config) (*Budgets, error) {
 	}
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mcf_target_requests_refused_total",
-		Help: "Requests to target clusters that this replica has not sent, because too many were in flight or sent, or because those before have failed.",
+		Help: "Requests to target clusters that this replica has not sent, because too many were in flight or sent, " +
+			"or because those before have failed.",
 	}, []string{"reason"})
 	for _, reason := range budget.Refusals() {
 		refused.WithLabelValues(reason.String())
@@ -63,7 +64,8 @@ func New(cfg Config) (*Budgets, error) {
 // Collectors return the metrics.
 func (b *Budgets) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{b.refused, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mcf_target_requests_in_flight", Help: "Requests to target clusters that this replica has sent and whose answer is not complete; of watches, has not begun.",
+		Name: "mcf_target_requests_in_flight",
+		Help: "Requests to target clusters that this replica has sent and whose answer is not complete; of watches, has not begun.",
 	}, func() (n float64) {
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -133,12 +133,21 @@ func TestWhatRequestsShow(t *testing.T) {
 		{"answer", http.MethodGet, "/api/v1/nodes/a", answering(http.StatusOK, ok("{}")), false},
 		{"refusal", http.MethodGet, "/api/v1/nodes/a", answering(http.StatusForbidden, ok("{}")), false},
 		{"throttling", http.MethodGet, "/api/v1/nodes/a", answering(http.StatusTooManyRequests, ok("{}")), true},
-		{"eviction that is not allowed", http.MethodPost, "/api/v1/namespaces/a/pods/b/eviction", answering(http.StatusTooManyRequests, ok("{}")), false},
+		{
+			"eviction that is not allowed", http.MethodPost, "/api/v1/namespaces/a/pods/b/eviction", answering(http.StatusTooManyRequests, ok("{}")),
+			false,
+		},
 		{"storage that is away", http.MethodGet, "/api/v1/nodes/a", answering(http.StatusInternalServerError, ok("{}")), true},
 		{"webhook that is away", http.MethodPatch, "/api/v1/nodes/a", answering(http.StatusInternalServerError, ok("{}")), false},
 		{"answer that ends early", http.MethodGet, "/api/v1/nodes/a", answering(http.StatusOK, cut()), true},
-		{"no connection", http.MethodPatch, "/api/v1/nodes/a", func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }, true},
-		{"write of another owner", http.MethodPatch, "/api/v1/nodes/a", func(*http.Request) (*http.Response, error) { return nil, notOursError{} }, false},
+		{"no connection", http.MethodPatch, "/api/v1/nodes/a", func(*http.Request) (*http.Response, error) {
+			return nil,
+				errors.New("refused")
+		}, true},
+		{"write of another owner", http.MethodPatch, "/api/v1/nodes/a", func(*http.Request) (*http.Response, error) {
+			return nil,
+				notOursError{}
+		}, false},
 		{"hanging watch", http.MethodGet, "/api/v1/nodes?watch=true", nil, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

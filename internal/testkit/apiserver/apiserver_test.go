@@ -52,16 +52,19 @@ func TestLifeCycleOfAnObject(t *testing.T) {
 	if err != nil || created.UID == "" || created.Generation != 1 || created.Status.LastKnownState != "" || created.ResourceVersion != "1" {
 		t.Fatalf("created (%v): %+v", err, created)
 	}
-	if _, err := machines.Create(t.Context(), &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if _, err := machines.Create(t.Context(), &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m"}},
+		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("created twice: %v", err)
 	}
 	patch := func(content string, subresource ...string) (*v1alpha1.Machine, error) {
 		return machines.Patch(t.Context(), "m", types.MergePatchType, []byte(content), metav1.PatchOptions{}, subresource...)
 	}
-	if m, err := patch(`{"spec":{"providerID":"p"},"status":{"lastKnownState":"s"}}`); err != nil || m.Spec.ProviderID != "p" || m.Status.LastKnownState != "" || m.Generation != 2 {
+	if m, err := patch(`{"spec":{"providerID":"p"},"status":{"lastKnownState":"s"}}`); err != nil || m.Spec.ProviderID != "p" ||
+		m.Status.LastKnownState != "" || m.Generation != 2 {
 		t.Errorf("spec patched (%v): %+v", err, m)
 	}
-	if m, err := patch(`{"spec":{"providerID":"q"},"status":{"lastKnownState":"s"}}`, "status"); err != nil || m.Spec.ProviderID != "p" || m.Status.LastKnownState != "s" || m.Generation != 2 {
+	if m, err := patch(`{"spec":{"providerID":"q"},"status":{"lastKnownState":"s"}}`, "status"); err != nil || m.Spec.ProviderID != "p" ||
+		m.Status.LastKnownState != "s" || m.Generation != 2 {
 		t.Errorf("status patched (%v): %+v", err, m)
 	}
 	if m, err := patch(`{"spec":{"providerID":"p"}}`); err != nil || m.ResourceVersion != "3" {
@@ -76,7 +79,9 @@ func TestLifeCycleOfAnObject(t *testing.T) {
 		t.Errorf("updated a changed object: %v", err)
 	}
 	other := types.UID("other")
-	if err := machines.Delete(t.Context(), "m", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
+	if err := machines.Delete(t.Context(), "m", metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &other},
+	}); !apierrors.IsConflict(err) {
 		t.Errorf("another deleted: %v", err)
 	}
 	if err := machines.Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
@@ -104,7 +109,8 @@ func TestBuiltInKindsInProtobuf(t *testing.T) {
 	if err != nil || *created.Spec.LeaseDurationSeconds != seconds {
 		t.Fatalf("created (%v): %+v", err, created)
 	}
-	if err := leases.Delete(t.Context(), "l", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &created.UID}}); err != nil || s.Get("leases", "n", "l") != nil {
+	if err := leases.Delete(t.Context(), "l", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &created.UID}}); err != nil ||
+		s.Get("leases", "n", "l") != nil {
 		t.Errorf("deleted: %v, there is %v", err, s.Get("leases", "n", "l"))
 	}
 	if _, err := s.Put("nodes", map[string]any{
@@ -166,7 +172,9 @@ func TestWatches(t *testing.T) {
 		from := s.Get("machines", "n", "a").GetResourceVersion()
 		put(t, s, "b", "blue")
 		seconds := int64(300)
-		w, err := machines.Watch(t.Context(), metav1.ListOptions{ResourceVersion: from, LabelSelector: "color=blue", TimeoutSeconds: &seconds, AllowWatchBookmarks: true})
+		w, err := machines.Watch(t.Context(), metav1.ListOptions{
+			ResourceVersion: from, LabelSelector: "color=blue", TimeoutSeconds: &seconds, AllowWatchBookmarks: true,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +271,8 @@ func TestEventDelayedDuringRestoreIsNotShown(t *testing.T) {
 	for range 30 { // a watch that may continue and has ended does either at random
 		s := New("s", time.Now)
 		put(t, s, "a", "blue")
-		answer, err := s.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis/machine.sapcloud.io/v1alpha1/machines?watch=true", http.NoBody))
+		answer, err := s.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			"/apis/machine.sapcloud.io/v1alpha1/machines?watch=true", http.NoBody))
 		if err != nil {
 			t.Fatal(err)
 		}

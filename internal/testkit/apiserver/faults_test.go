@@ -108,7 +108,8 @@ func TestAway(t *testing.T) {
 		}
 		s.Away(false)
 		event := <-w.ResultChan()
-		if l, _ := event.Object.(*coordinationv1.Lease); l == nil || l.Labels["a"] != "b" || Read[coordinationv1.Lease](s, "leases", "n", "l").ResourceVersion != l.ResourceVersion {
+		if l, _ := event.Object.(*coordinationv1.Lease); l == nil || l.Labels["a"] != "b" ||
+			Read[coordinationv1.Lease](s, "leases", "n", "l").ResourceVersion != l.ResourceVersion {
 			t.Errorf("shown: %+v", event)
 		}
 	})

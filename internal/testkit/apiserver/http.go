@@ -135,7 +135,8 @@ func (s *Server) page(t target, selected selection, query url.Values) ([]byte, e
 	if selected.partial {
 		apiVersion, kind = metav1.SchemeGroupVersion.String(), "PartialObjectMetadataList"
 	}
-	fmt.Fprintf(&list, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d","continue":%q},"items":[`, kind, apiVersion, p.revision, token)
+	fmt.Fprintf(&list, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d","continue":%q},"items":[`,
+		kind, apiVersion, p.revision, token)
 	for i, o := range shown {
 		if i > 0 {
 			list.WriteByte(',')

@@ -63,7 +63,14 @@ type pages struct {
 // New returns a server without objects. The name distinguishes the UIDs of several servers, now is
 // its clock.
 func New(name string, now func() time.Time) *Server {
-	s := &Server{name: name, now: now, stores: map[string]*store{}, pages: map[string]pages{}, era: make(chan struct{}), follow: map[string]func(*Object, bool){}}
+	s := &Server{
+		name:   name,
+		now:    now,
+		stores: map[string]*store{},
+		pages:  map[string]pages{},
+		era:    make(chan struct{}),
+		follow: map[string]func(*Object, bool){},
+	}
 	s.clients = sync.OnceValue(func() Clients { return ClientsThrough(s) })
 	return s
 }

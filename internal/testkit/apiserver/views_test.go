@@ -15,7 +15,8 @@ import (
 
 func machine(name string) *v1alpha1.Machine {
 	return &v1alpha1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: "u", Finalizers: []string{"f"}}, Status: v1alpha1.MachineStatus{LastKnownState: "s"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: "u", Finalizers: []string{"f"}},
+		Status:     v1alpha1.MachineStatus{LastKnownState: "s"},
 	}
 }
 

@@ -90,7 +90,8 @@ func (e *Events) putBookmark(annotations map[string]string) {
 	if e.selected.partial {
 		apiVersion, kind = metav1.SchemeGroupVersion.String(), "PartialObjectMetadata"
 	}
-	e.put(watch.Bookmark, fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}`, kind, apiVersion, e.next, note))
+	e.put(watch.Bookmark,
+		fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}`, kind, apiVersion, e.next, note))
 }
 
 // Close ends the watch.

@@ -292,7 +292,9 @@ func (c *Cloud) carryOut(ctx context.Context, call Call, effect func() error) (*
 		}
 		return fault, &driver.Error{Code: code, Op: call.Op, Err: ctx.Err()}
 	}
-	return fault, &driver.Error{Code: fault.Code, Op: call.Op, RetryAfter: fault.RetryAfter, Throttled: fault.Throttled, Err: errors.New("injected by the test")}
+	return fault, &driver.Error{
+		Code: fault.Code, Op: call.Op, RetryAfter: fault.RetryAfter, Throttled: fault.Throttled, Err: errors.New("injected by the test"),
+	}
 }
 
 func (c *Cloud) arrive(call Call, effect func() error) (fault *Fault, err error) {

@@ -48,7 +48,9 @@ func TestConformance(t *testing.T) {
 				c.Add(second)
 			},
 			CreateBare: func(_ *testing.T, m *v1alpha1.Machine) string {
-				bare := Resource{Resource: driver.Resource{Kind: driver.ResourceVM, ID: "test:///bare", Namespace: m.Namespace, Machine: m.Name}, Ready: true}
+				bare := Resource{
+					Resource: driver.Resource{Kind: driver.ResourceVM, ID: "test:///bare", Namespace: m.Namespace, Machine: m.Name}, Ready: true,
+				}
 				return c.Add(bare).ID
 			},
 			Leftovers: func(*testing.T) (uids []types.UID) {
@@ -59,8 +61,9 @@ func TestConformance(t *testing.T) {
 			},
 			Fail: func(_ *testing.T, how drivertest.Failure) (heal func()) {
 				fault, supported := map[drivertest.Failure]Fault{
-					drivertest.NoAnswer: {Hangs: true}, drivertest.LostAnswer: {Hangs: true, TakesEffect: true}, drivertest.PartialCreate: {Code: driver.Internal},
-					drivertest.Unreachable: {Code: driver.Unavailable}, drivertest.ServerError: {Code: driver.Internal},
+					drivertest.NoAnswer: {Hangs: true}, drivertest.LostAnswer: {Hangs: true, TakesEffect: true},
+					drivertest.PartialCreate: {Code: driver.Internal}, drivertest.Unreachable: {Code: driver.Unavailable},
+					drivertest.ServerError:   {Code: driver.Internal},
 					drivertest.Throttled:     {Code: driver.Unavailable, Throttled: true, RetryAfter: drivertest.ThrottledFor},
 					drivertest.QuotaExceeded: {Code: driver.ResourceExhausted}, drivertest.NoCapacity: {Code: driver.ResourceExhausted},
 					drivertest.BadCredentials: {Code: driver.Unauthenticated}, drivertest.Forbidden: {Code: driver.PermissionDenied},

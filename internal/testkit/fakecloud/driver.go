@@ -92,7 +92,9 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 }
 
 // InitializeMachine is driver.Driver's.
-func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (answer driver.InitializeMachineResponse, err error) {
+func (d *Driver) InitializeMachine(
+	ctx context.Context, req driver.InitializeMachineRequest,
+) (answer driver.InitializeMachineResponse, err error) {
 	if !d.cloud.Prepares {
 		return answer, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "nothing to do")
 	}
@@ -159,7 +161,9 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 }
 
 // GetUnknownFields is driver.Driver's. The cloud is not involved, and its faults have no effect.
-func (d *Driver) GetUnknownFields(ctx context.Context, req driver.GetUnknownFieldsRequest) (answer driver.GetUnknownFieldsResponse, err error) {
+func (d *Driver) GetUnknownFields(
+	ctx context.Context, req driver.GetUnknownFieldsRequest,
+) (answer driver.GetUnknownFieldsResponse, err error) {
 	err = d.via(ctx, Call{Op: driver.OpFields}, func() (err error) {
 		answer, err = driver.UnknownFields(req.Class.ProviderSpec.Raw, struct{ Size string }{})
 		return err
@@ -203,7 +207,8 @@ func (d *Driver) ListResources(ctx context.Context, req driver.ListResourcesRequ
 			return driver.Errorf(driver.OpResources, driver.InvalidArgument, "continue %q in control cluster %q", req.Continue, req.ControlCluster)
 		}
 		for _, r := range d.cloud.all {
-			if (r.Live() || d.cloud.Lags) && r.Namespace == req.Class.Namespace && r.ControlCluster == req.ControlCluster && r.accountIs(req.Secret) {
+			if (r.Live() || d.cloud.Lags) && r.Namespace == req.Class.Namespace && r.ControlCluster == req.ControlCluster &&
+				r.accountIs(req.Secret) {
 				answer.Items = append(answer.Items, r.Resource)
 			}
 		}

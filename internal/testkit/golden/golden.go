@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files of the tests anew; review what changes") //nolint:gochecknoglobals // flags exist before the first test
+//nolint:gochecknoglobals // flags exist before the first test
+var update = flag.Bool("update", false, "write the golden files of the tests anew; review what changes")
 
 // Update reports whether golden files are written instead of compared.
 func Update() bool { return *update }

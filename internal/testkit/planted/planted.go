@@ -45,7 +45,11 @@ func Echo(secrets ...string) string {
 func forms(secret string) map[string]string {
 	quoted := strconv.Quote(secret)
 	all := map[string]string{
-		"raw": secret, "quoted": quoted[1 : len(quoted)-1], "query": url.QueryEscape(secret), "path": url.PathEscape(secret), "hex": hex.EncodeToString([]byte(secret)),
+		"raw":    secret,
+		"quoted": quoted[1 : len(quoted)-1],
+		"query":  url.QueryEscape(secret),
+		"path":   url.PathEscape(secret),
+		"hex":    hex.EncodeToString([]byte(secret)),
 	}
 	for skipped := range 3 {
 		if len(secret) <= skipped+1 {

@@ -116,7 +116,8 @@ func (f *File) Rewrite(verdicts []string) error {
 		last = s.to
 	}
 	out = append(out, f.lines[last:]...)
-	if err := os.WriteFile(f.Path, []byte(strings.Join(out, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // a file of the repository, which all users may read
+	//nolint:gosec // a file of the repository, which all users may read
+	if err := os.WriteFile(f.Path, []byte(strings.Join(out, "\n")+"\n"), 0o644); err != nil {
 		return fmt.Errorf("rewrite scenarios: %w", err)
 	}
 	return nil

@@ -36,14 +36,25 @@ func TestDecide(t *testing.T) {
 		{name: "another manager lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
 		{name: "one of two lives", leases: [2]Lease{since(time.Hour), since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "both live", leases: [2]Lease{since(0), since(5 * time.Second)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
-		{name: "another manager has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
+		{
+			name: "another manager has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some,
+			want: Verdict{Do: Acquire, Which: both},
+		},
 		{name: "another manager has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: ListRoots}},
-		{name: "another manager holds the second Lease", leases: [2]Lease{ours, since(0)}, mayRelease: true, want: Verdict{Do: Release, Which: first, Other: "mcm", Wake: 15 * time.Second}},
-		{name: "another manager holds the second Lease, and this replica may not release", leases: [2]Lease{ours, since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another manager holds the second Lease", leases: [2]Lease{ours, since(0)}, mayRelease: true, want: Verdict{
+			Do: Release, Which: first, Other: "mcm", Wake: 15 * time.Second,
+		}},
+		{
+			name: "another manager holds the second Lease, and this replica may not release", leases: [2]Lease{ours, since(0)},
+			want: Verdict{Other: "mcm", Wake: 15 * time.Second},
+		},
 		{name: "another fleet, which renews nothing", leases: [2]Lease{fleet, fleet}, want: Verdict{Other: "second", Wake: 9 * time.Hour}},
 		{name: "no root", leases: [2]Lease{absent, absent}, roots: None, mayRelease: true},
 		{name: "no root any more", leases: [2]Lease{ours, ours}, roots: None, mayRelease: true, want: Verdict{Do: Release, Which: both}},
-		{name: "no root any more, half taken", leases: [2]Lease{empty, ours}, roots: None, mayRelease: true, want: Verdict{Do: Release, Which: second}},
+		{
+			name: "no root any more, half taken", leases: [2]Lease{empty, ours}, roots: None, mayRelease: true,
+			want: Verdict{Do: Release, Which: second},
+		},
 		{name: "no root any more, and this replica may not release", leases: [2]Lease{empty, ours}, roots: None},
 	} {
 		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayRelease: tc.mayRelease}

@@ -67,23 +67,33 @@ func TestDecide(t *testing.T) {
 		want    []corev1.PodCondition
 		none    bool // nothing is to be written
 	}{
-		"a new pod":                             {pod: pod(pending), want: []corev1.PodCondition{served(9), switched}},
-		"a new pod, and it is not known when":   {pod: pod(pending), unknown: true, want: []corev1.PodCondition{served(9)}},
-		"a new pod is not served":               {pod: pod(pending), service: why, want: []corev1.PodCondition{unserved(9, "m"), switched}},
-		"a new pod, and nothing is wrong":       {pod: pod(pending), service: Service{Pending: true}, want: []corev1.PodCondition{served(9), switched}},
-		"nothing has changed":                   {pod: pod(running, served(6), switched), none: true},
-		"another replica has seen another time": {pod: pod(running, served(6), condition(v1alpha1.PodSwitchedOn, corev1.ConditionTrue, 4, "", "")), none: true},
-		"the phase was changed":                 {pod: pod(pending, served(6), switched)},
-		"it is not served any more":             {pod: pod(running, served(6), switched), service: why, want: []corev1.PodCondition{unserved(9, "m")}},
-		"it is not served for another reason":   {pod: pod(running, unserved(6, "n"), switched), service: why, want: []corev1.PodCondition{unserved(6, "m")}},
-		"it is still not served":                {pod: pod(running, unserved(6, "m"), switched), service: why, none: true},
-		"it is served again":                    {pod: pod(running, unserved(6, "m"), switched), want: []corev1.PodCondition{served(9)}},
-		"it will be known soon whether it is":   {pod: pod(running, unserved(6, "m"), switched), service: Service{Pending: true}, none: true},
-		"it is off: the pod is about to go":     {pod: pod(pending), off: true, none: true},
-		"a pod on a Node":                       {pod: change(pod(pending), func(p *corev1.Pod) { p.Spec.NodeName = "n" }), none: true},
-		"a pod that can be bound to a Node":     {pod: change(pod(pending), func(p *corev1.Pod) { p.Spec.SchedulingGates = nil }), none: true},
-		"a pod that is being deleted":           {pod: change(pod(pending), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), none: true},
-		"a pod that was evicted":                {pod: pod(corev1.PodFailed), none: true},
+		"a new pod":                           {pod: pod(pending), want: []corev1.PodCondition{served(9), switched}},
+		"a new pod, and it is not known when": {pod: pod(pending), unknown: true, want: []corev1.PodCondition{served(9)}},
+		"a new pod is not served":             {pod: pod(pending), service: why, want: []corev1.PodCondition{unserved(9, "m"), switched}},
+		"a new pod, and nothing is wrong": {
+			pod: pod(pending), service: Service{Pending: true}, want: []corev1.PodCondition{served(9), switched},
+		},
+		"nothing has changed": {pod: pod(running, served(6), switched), none: true},
+		"another replica has seen another time": {
+			pod: pod(running, served(6), condition(v1alpha1.PodSwitchedOn, corev1.ConditionTrue, 4, "", "")), none: true,
+		},
+		"the phase was changed": {pod: pod(pending, served(6), switched)},
+		"it is not served any more": {
+			pod: pod(running, served(6), switched), service: why, want: []corev1.PodCondition{unserved(9, "m")},
+		},
+		"it is not served for another reason": {
+			pod: pod(running, unserved(6, "n"), switched), service: why, want: []corev1.PodCondition{unserved(6, "m")},
+		},
+		"it is still not served":              {pod: pod(running, unserved(6, "m"), switched), service: why, none: true},
+		"it is served again":                  {pod: pod(running, unserved(6, "m"), switched), want: []corev1.PodCondition{served(9)}},
+		"it will be known soon whether it is": {pod: pod(running, unserved(6, "m"), switched), service: Service{Pending: true}, none: true},
+		"it is off: the pod is about to go":   {pod: pod(pending), off: true, none: true},
+		"a pod on a Node":                     {pod: change(pod(pending), func(p *corev1.Pod) { p.Spec.NodeName = "n" }), none: true},
+		"a pod that can be bound to a Node":   {pod: change(pod(pending), func(p *corev1.Pod) { p.Spec.SchedulingGates = nil }), none: true},
+		"a pod that is being deleted": {
+			pod: change(pod(pending), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), none: true,
+		},
+		"a pod that was evicted": {pod: pod(corev1.PodFailed), none: true},
 	} {
 		w := World{Now: at(9).Time, On: !tc.off, Last: Time{Off: at(2).Time, On: at(5).Time}, Service: tc.service, Pods: []*corev1.Pod{tc.pod}}
 		if tc.unknown {

@@ -125,7 +125,9 @@ func (a *ability) isClosed(now member.Moment, s *slot) bool {
 
 // fitness returns what the session reports. An unfit session reports since when it is unfit.
 func (a *ability) fitness(now member.Moment) member.Fitness {
-	f := member.Fitness{Acts: a.activation.activity == active, Observes: !a.blind, Serves: map[string]member.Service{DefaultTarget: member.Untried}}
+	f := member.Fitness{
+		Acts: a.activation.activity == active, Observes: !a.blind, Serves: map[string]member.Service{DefaultTarget: member.Untried},
+	}
 	maps.Copy(f.Serves, a.tried)
 	for target := range a.broken {
 		f.Serves[target] = member.Failing

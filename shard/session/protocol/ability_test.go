@@ -156,9 +156,11 @@ func TestResigning(t *testing.T) {
 		"several":                        {1, []write{{0, "a", refused}, {15 * s, "b", refused}}, true},
 		"several, the first one at last": {1, []write{{0, "a", refused}, {10 * s, "b", refused}, {15 * s, "a", refused}}, true},
 		"one that succeeds in between":   {0, []write{{0, "a", refused}, {10 * s, "b", done}, {15 * s, "a", refused}}, false},
-		"others before, which succeeded": {1, []write{{0, "a", refused}, {1 * s, "b", refused}, {2 * s, "a", done}, {3 * s, "a", refused}, {20 * s, "a", refused}}, false},
-		"a conflict in between":          {0, []write{{0, "a", refused}, {10 * s, "b", conflict}, {15 * s, "a", refused}}, true},
-		"conflicts alone":                {0, []write{{0, "a", conflict}, {20 * s, "a", conflict}}, false},
+		"others before, which succeeded": {
+			1, []write{{0, "a", refused}, {1 * s, "b", refused}, {2 * s, "a", done}, {3 * s, "a", refused}, {20 * s, "a", refused}}, false,
+		},
+		"a conflict in between": {0, []write{{0, "a", refused}, {10 * s, "b", conflict}, {15 * s, "a", refused}}, true},
+		"conflicts alone":       {0, []write{{0, "a", conflict}, {20 * s, "a", conflict}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewSession(settings(8))
@@ -263,7 +265,9 @@ func TestHandOverTime(t *testing.T) {
 		"fit":                            {func(*Session) {}, 30 * time.Second},
 		"unfit":                          {func(r *Session) { r.ability.report.Observes = false }, 10 * time.Second},
 		"it is about to empty its Lease": {func(r *Session) { r.activation.stuck = "a slot could not be released" }, 10 * time.Second},
-		"the other time is less":         {func(r *Session) { r.activation.stuck, r.settings.Config.HandOverTimeout = "stuck", 5*time.Second }, 5 * time.Second},
+		"the other time is less": {
+			func(r *Session) { r.activation.stuck, r.settings.Config.HandOverTimeout = "stuck", 5*time.Second }, 5 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewSession(settings(8))

@@ -188,9 +188,15 @@ func TestUnowned(t *testing.T) {
 		"in quarantine, and the listed one lives": {"", listed(another), 0},
 		"in quarantine, and the listed one died":  {"", listed("r-1_ccccc"), 16 * time.Second},
 		"in quarantine, and one of two died":      {"", listed("r-1_ccccc," + another), 0},
-		"in quarantine, and it is confirmed":      {"", func(s *stage, name string) { listed(another)(s, name); confirms(s, name) }, 16 * time.Second},
-		"in quarantine, and both have confirmed":  {"", func(s *stage, name string) { listed(another+","+me)(s, name); confirms(s, name) }, 16 * time.Second},
-		"it is assigned to another replica then":  {"", func(s *stage, name string) { s.run(2 * time.Second); s.write(name, assign("r-5")) }, 3 * time.Second},
+		"in quarantine, and it is confirmed": {
+			"", func(s *stage, name string) { listed(another)(s, name); confirms(s, name) }, 16 * time.Second,
+		},
+		"in quarantine, and both have confirmed": {
+			"", func(s *stage, name string) { listed(another+","+me)(s, name); confirms(s, name) }, 16 * time.Second,
+		},
+		"it is assigned to another replica then": {
+			"", func(s *stage, name string) { s.run(2 * time.Second); s.write(name, assign("r-5")) }, 3 * time.Second,
+		},
 		"something else on its Lease changes": {"", func(s *stage, name string) {
 			s.run(2 * time.Second)
 			s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })

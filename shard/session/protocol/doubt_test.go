@@ -327,7 +327,8 @@ func TestFailuresOfEndedSessionsAreForgotten(t *testing.T) {
 	s.live = nil
 	s.write("fleet-session-r-1", heldBy("r-1_ccccc"))
 	s.run(2 * time.Second)
-	if len(s.replica.leader.assigner.doubts) != 2 || s.replica.leader.assigner.doubts[another] != nil || s.replica.leader.assigner.doubts[me] == nil {
+	if len(s.replica.leader.assigner.doubts) != 2 || s.replica.leader.assigner.doubts[another] != nil ||
+		s.replica.leader.assigner.doubts[me] == nil {
 		t.Errorf("want doubts of the two sessions that live, got %v", s.replica.leader.assigner.doubts)
 	}
 }

@@ -86,7 +86,8 @@ func (r *Session) Facts(now member.Moment) Facts {
 	for _, s := range r.slots {
 		f.Slots = append(f.Slots, SlotFacts{
 			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Assigned: s.assigned, Home: s.home,
-			Weight: r.table.weighs(s), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.table.owner(s) != "", Missing: s.lease == nil,
+			Weight: r.table.weighs(s), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.table.owner(s) != "",
+			Missing:   s.lease == nil,
 			NotBefore: s.closedUntil,
 		})
 	}

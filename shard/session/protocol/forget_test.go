@@ -114,7 +114,9 @@ func TestForget(t *testing.T) {
 		r.proofs.sessions["q-1_zzzzz"].pending = true
 		r.leader.deaths["q-1"].pending = true
 		r.slots[0].holder, r.slots[1].quarantine = "q-2_zzzzz", []string{"q-3_zzzzz", "q-4_yyyyy"}
-		r.others.Observe(late, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-session-q-5", UID: "q-5"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("q-5_zzzzz")}}, true)
+		r.others.Observe(late, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: "fleet-session-q-5", UID: "q-5"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("q-5_zzzzz")},
+		}, true)
 		r.observer.forget(late)
 		for _, kept := range []struct {
 			what      string

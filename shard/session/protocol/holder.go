@@ -100,7 +100,8 @@ func (h *holder) expired(now member.Moment, s *slot) bool {
 		return false
 	}
 	h.exit(Exit{Reason: ReasonInFlight, Message: fmt.Sprintf(
-		"slot %d: expected nothing in flight %v after it was cancelled, got no confirmation of that; start a new session", s.number, h.settings.Config.ExitAfterCancel)})
+		"slot %d: expected nothing in flight %v after it was cancelled, got no confirmation of that; start a new session",
+		s.number, h.settings.Config.ExitAfterCancel)})
 	return true
 }
 
@@ -226,8 +227,10 @@ func (h *holder) timeRelease(now member.Moment, s *slot) {
 		h.laterFor(s, deadline)
 		return
 	}
-	h.activation.stuck = fmt.Sprintf("slot %d: expected the slot Lease to be written within %v of its hand-over, got no answer or a refusal; check "+
-		"the connection to the API server and what may refuse the write, and start a new session", s.number, h.settings.Config.BlindAfter)
+	h.activation.stuck = fmt.Sprintf(
+		"slot %d: expected the slot Lease to be written within %v of its hand-over, got no answer or a refusal; check "+
+			"the connection to the API server and what may refuse the write, and start a new session", s.number, h.settings.Config.BlindAfter,
+	)
 	h.touchAll()
 }
 

@@ -449,7 +449,8 @@ func TestAcquireRules(t *testing.T) {
 		t.Run(rule.name, func(t *testing.T) {
 			s := newStage(t, 8)
 			s.replica.observer.observeLease(at(s.now), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-				Name: "fleet-slot-000", UID: "u", Annotations: map[string]string{v1alpha1.AnnotationAssignedReplica: "r-0", v1alpha1.AnnotationLeaseUID: "u"},
+				Name: "fleet-slot-000", UID: "u",
+				Annotations: map[string]string{v1alpha1.AnnotationAssignedReplica: "r-0", v1alpha1.AnnotationLeaseUID: "u"},
 			}}, 0)
 			h, first := s.replica.holder, s.replica.slots[0]
 			if got := h.whyNotAcquired(at(s.now), first); got != nil {

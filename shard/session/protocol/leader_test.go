@@ -30,7 +30,8 @@ func TestInstall(t *testing.T) {
 	s := leads(t)
 	for slot := range 8 {
 		l := s.leases[member.SlotLeaseName("fleet", slot, 8)]
-		if l == nil || l.Annotations[v1alpha1.AnnotationQuarantine] != me+","+another || l.Annotations[v1alpha1.AnnotationLeaseUID] != string(l.UID) {
+		if l == nil || l.Annotations[v1alpha1.AnnotationQuarantine] != me+","+another ||
+			l.Annotations[v1alpha1.AnnotationLeaseUID] != string(l.UID) {
 			t.Fatalf("slot %d: want a Lease in quarantine with both sessions listed, got %+v", slot, l)
 		}
 	}
@@ -236,7 +237,9 @@ func TestAssignments(t *testing.T) {
 	t.Run("a slot Lease without its labels gets them back", func(t *testing.T) {
 		s := leads(t)
 		s.slot(0, another, "r-1")
-		if s.write("fleet-slot-000", func(l *coordinationv1.Lease) { l.Labels = nil }); s.leases["fleet-slot-000"].Labels[v1alpha1.LabelFleet] != "fleet" {
+		if s.write("fleet-slot-000", func(l *coordinationv1.Lease) {
+			l.Labels = nil
+		}); s.leases["fleet-slot-000"].Labels[v1alpha1.LabelFleet] != "fleet" {
 			t.Errorf("got %v", s.leases["fleet-slot-000"].Labels)
 		}
 	})
@@ -245,7 +248,9 @@ func TestAssignments(t *testing.T) {
 func TestCheckLease(t *testing.T) {
 	ours := settings(8)
 	lease := func(name, holder string, recorded map[string]string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: recorded}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: recorded}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		}
 	}
 	const leader, session, slot = "fleet-leader", "fleet-session-r-1", "fleet-slot-000"
 	for _, name := range []string{leader, session} {

@@ -169,7 +169,8 @@ func TestNeeds(t *testing.T) {
 	s.fate = func(r member.Request) (member.Outcome, bool) {
 		want := member.NeedNothing
 		switch {
-		case r.Verb == member.Create, r.Verb == member.Get && r.Name == "fleet-session-r-1", r.Verb == member.Update && r.Name == "fleet-session-r-1":
+		case r.Verb == member.Create, r.Verb == member.Get && r.Name == "fleet-session-r-1",
+			r.Verb == member.Update && r.Name == "fleet-session-r-1":
 			want = member.NeedLeadership
 		case r.Verb == member.Update && strings.HasPrefix(r.Name, "fleet-slot-"):
 			want = member.NeedLeadership

@@ -21,7 +21,8 @@ func TestAnyOrder(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		w := newWild(t)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
-			w.now += rapid.SampledFrom([]time.Duration{0, 0, 0, 100 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second}).Draw(t, "wait")
+			w.now += rapid.SampledFrom([]time.Duration{0, 0, 0, 100 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second}).Draw(t,
+				"wait")
 			w.check(w.replica.Step(at(w.now), w.event()))
 		}
 	})

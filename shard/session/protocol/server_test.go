@@ -61,7 +61,9 @@ func newStage(t *testing.T, slots int) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, replica: replica, leases: map[string]*coordinationv1.Lease{}, version: 100, now: time.Second, idle: true, stuck: map[int]bool{}}
+	s := &stage{
+		t: t, replica: replica, leases: map[string]*coordinationv1.Lease{}, version: 100, now: time.Second, idle: true, stuck: map[int]bool{},
+	}
 	s.step(Listed{})
 	return s
 }

@@ -65,7 +65,13 @@ func NewSession(s Settings) (*Session, error) {
 	r.proofs = &proofs{shared: c, table: r.table, sessions: map[string]*proof{}}
 	r.renewal = &renewal{shared: c, activation: r.activation, ability: r.ability, table: r.table, weights: map[int]int64{}}
 	r.holder = &holder{
-		shared: c, activation: r.activation, ability: r.ability, table: r.table, proofs: r.proofs, renewal: r.renewal, engaged: newSlotSet(s.Slots),
+		shared:     c,
+		activation: r.activation,
+		ability:    r.ability,
+		table:      r.table,
+		proofs:     r.proofs,
+		renewal:    r.renewal,
+		engaged:    newSlotSet(s.Slots),
 	}
 	r.leader = &leader{
 		shared: c, activation: r.activation, ability: r.ability, creating: newSlotSet(s.Slots), open: newSlotSet(s.Slots),

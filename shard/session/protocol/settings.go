@@ -44,7 +44,8 @@ type Settings struct {
 func (s Settings) Validate() error {
 	errs := []error{s.Config.Validate(), s.Assignment.Validate()}
 	if replica, ok := member.ReplicaOf(s.Session); !ok || replica != s.Replica {
-		errs = append(errs, fmt.Errorf("session: expected %s, an underscore and 5 random lower-case letters and digits, got %q", s.Replica, s.Session))
+		errs = append(errs,
+			fmt.Errorf("session: expected %s, an underscore and 5 random lower-case letters and digits, got %q", s.Replica, s.Session))
 	}
 	if s.Fleet == "" || s.Namespace == "" {
 		errs = append(errs, fmt.Errorf("expected a fleet and a namespace, got %q and %q", s.Fleet, s.Namespace))
@@ -94,8 +95,9 @@ func CheckLease(s Settings, l *coordinationv1.Lease) error {
 		switch {
 		case !ok || recorded == f.value:
 		case l.Name == member.LeaderLeaseName(s.Fleet):
-			errs = append(errs, fmt.Errorf("%s: the fleet was installed with %s, got %s; give this replica the fleet's value, or install another fleet",
-				f.flag, recorded, f.value))
+			errs = append(errs,
+				fmt.Errorf("%s: the fleet was installed with %s, got %s; give this replica the fleet's value, or install another fleet",
+					f.flag, recorded, f.value))
 		case isSession && member.Holder(l) != "":
 			errs = append(errs, fmt.Errorf("%s: session %s of the fleet runs with %s, got %s; give this replica the fleet's value, "+
 				"or delete the Lease %s if the process of this session has ended", f.flag, member.Holder(l), recorded, f.value, l.Name))

@@ -67,7 +67,9 @@ func TestUntouchedSlotsNeedNoDecision(t *testing.T) {
 		w.apply(Listed{})
 		w.apply(Elected{})
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
-			wait := rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}).Draw(t, "wait")
+			wait := rapid.SampledFrom([]time.Duration{
+				0, 0, 10 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second,
+			}).Draw(t, "wait")
 			w.now = w.now.Add(wait)
 			if rapid.IntRange(0, 30).Draw(t, "clock") == 0 {
 				w.now.Wall = w.now.Wall.Add(time.Duration(rapid.IntRange(-20, 20).Draw(t, "set")) * time.Second)
@@ -97,7 +99,9 @@ func (w *crowd) apply(event Event) {
 }
 
 func (w *crowd) happens() {
-	switch kind := rapid.SampledFrom([]string{"answers", "answers", "answers", "answers", "idle", "woke", "session", "slot", "gone", "leads", "leaves"}).Draw(w.T, "event"); kind {
+	switch kind := rapid.SampledFrom([]string{
+		"answers", "answers", "answers", "answers", "idle", "woke", "session", "slot", "gone", "leads", "leaves",
+	}).Draw(w.T, "event"); kind {
 	case "answers":
 		for n := min(len(w.open), rapid.IntRange(1, 2*mostRequests).Draw(w.T, "answers")); n > 0; n-- {
 			w.answer()

@@ -12,7 +12,9 @@ import (
 )
 
 func everything(values ...string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpNotIn, Values: values}}}
+	return &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpNotIn, Values: values}},
+	}
 }
 
 func TestOffers(t *testing.T) {

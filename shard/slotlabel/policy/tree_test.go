@@ -140,7 +140,9 @@ func TestNodeNotBoundToTheMachineIsLeftUnchanged(t *testing.T) {
 			}
 		}
 	}
-	f := Plant([]Object{machine}, []Object{{Kind: Node, Name: "n", Machine: v1alpha1.MachineRef{Namespace: "ns", Name: "1", UID: "u"}, Slot: "2"}})
+	f := Plant([]Object{machine}, []Object{
+		{Kind: Node, Name: "n", Machine: v1alpha1.MachineRef{Namespace: "ns", Name: "1", UID: "u"}, Slot: "2"},
+	})
 	if trees := f.Trees(slots()); len(trees) != 1 {
 		t.Errorf("the machine's own Node is not labeled: %+v", trees)
 	}

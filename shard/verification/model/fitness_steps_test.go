@@ -62,7 +62,9 @@ func (n *shifts) trouble(r uint8) {
 	switch {
 	case w.asleep:
 	case w.acts:
-		strike(remaining.sleeps, "%s is suspended", func(w *worker, remaining *troubles) { w.asleep, remaining.sleeps = true, remaining.sleeps-1 })
+		strike(remaining.sleeps, "%s is suspended", func(w *worker, remaining *troubles) {
+			w.asleep, remaining.sleeps = true, remaining.sleeps-1
+		})
 	case !w.blind:
 		strike(remaining.stucks, "the lists of %s hang, in this process", func(w *worker, remaining *troubles) {
 			w.blind, w.stuck, remaining.stucks = true, true, remaining.stucks-1
@@ -74,7 +76,9 @@ func (n *shifts) trouble(r uint8) {
 		})
 	}
 	if !w.cut {
-		strike(remaining.cuts, "slots of %s do not open any more", func(w *worker, remaining *troubles) { w.cut, remaining.cuts = true, remaining.cuts-1 })
+		strike(remaining.cuts, "slots of %s do not open any more", func(w *worker, remaining *troubles) {
+			w.cut, remaining.cuts = true, remaining.cuts-1
+		})
 	}
 	if w.blind || w.cut {
 		strike(remaining.recoveries, "%s recovers", func(w *worker, remaining *troubles) {

@@ -179,7 +179,8 @@ func (c *checker) slotWritten(by *process, slot int, old, l *coordinationv1.Leas
 		e, edited := c.edits[slot]
 		ended := edited && other.work[slot].since <= e.at // after an edit what it had begun may take longer
 		if other != by && other.mode == running && len(other.work[slot].calls) > 0 && c.w.now-other.resumed > c.w.config.TakeOver && !ended {
-			c.fail("slot %d: %s acquires it while %s, which was running all the time, has something of it in flight", slot, by.session, other.session)
+			c.fail("slot %d: %s acquires it while %s, which was running all the time, has something of it in flight",
+				slot, by.session, other.session)
 		}
 	}
 }

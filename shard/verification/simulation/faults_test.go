@@ -43,7 +43,10 @@ type adjustment func(w *world, f *faults)
 
 // outagesOnly allows outages of the API server only.
 func outagesOnly(w *world, f *faults) {
-	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, delayed: f.delayed, denied: f.denied, shut: f.shut}
+	*f = faults{
+		w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut,
+		stuck: f.stuck, delayed: f.delayed, denied: f.denied, shut: f.shut,
+	}
 }
 
 // handWrittenHolders makes users write holders into slot Leases, again and again, while watches are
@@ -69,8 +72,8 @@ func newFaults(w *world) faults {
 		clocks = w.sleep
 	}
 	for _, kind := range []func(){
-		w.outage, w.pause, w.pause, clocks, w.crash, w.crash, w.replacePod, w.twin, w.cutOff, w.delayAnswers, w.stallWatch, w.breakWatch, w.deleteLease, w.editLease,
-		w.writeHolder, w.restoreBackup, w.restart, w.restart, w.scale, w.deny, w.shut,
+		w.outage, w.pause, w.pause, clocks, w.crash, w.crash, w.replacePod, w.twin, w.cutOff, w.delayAnswers, w.stallWatch, w.breakWatch,
+		w.deleteLease, w.editLease, w.writeHolder, w.restoreBackup, w.restart, w.restart, w.scale, w.deny, w.shut,
 	} {
 		if w.chance(3) {
 			f.kinds = append(f.kinds, kind)
@@ -236,7 +239,8 @@ func (w *world) elect() {
 func (f *faults) ended(p *process) {
 	w := f.w
 	w.after(w.between(100*time.Millisecond, 5*time.Second), func() {
-		if !p.pod.desired || slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.pod.uid }) {
+		if !p.pod.desired ||
+			slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.pod.uid }) {
 			return
 		}
 		if p.leaving && p.podUID == p.pod.uid {

@@ -195,7 +195,10 @@ func brief(l *coordinationv1.Lease) string {
 		return "nothing"
 	}
 	text := fmt.Sprintf("%s@%s %s holder=%q", l.Name, l.ResourceVersion, l.UID, member.Holder(l))
-	for _, key := range []string{v1alpha1.AnnotationAssignedReplica, v1alpha1.AnnotationQuarantine, v1alpha1.AnnotationLeaseUID, v1alpha1.AnnotationConfirmed, v1alpha1.AnnotationLeaving, v1alpha1.AnnotationCreated} {
+	for _, key := range []string{
+		v1alpha1.AnnotationAssignedReplica, v1alpha1.AnnotationQuarantine, v1alpha1.AnnotationLeaseUID, v1alpha1.AnnotationConfirmed,
+		v1alpha1.AnnotationLeaving, v1alpha1.AnnotationCreated,
+	} {
 		if value := l.Annotations[key]; value != "" {
 			text += fmt.Sprintf(" %s=%s", strings.TrimPrefix(key, v1alpha1.FleetDomain), value)
 		}

@@ -137,7 +137,8 @@ func runAll(t *testing.T, seeds int, change adjustment) tally {
 				total.add(w.checker.tally)
 				if w.checker.violation != "" {
 					if failed++; failed <= 20 {
-						t.Errorf("seed %d: at %v: %s (replay: go test ./shard/verification/simulation -run %s -seed=%d)", seed, w.checker.at, w.checker.violation, t.Name(), seed)
+						t.Errorf("seed %d: at %v: %s (replay: go test ./shard/verification/simulation -run %s -seed=%d)",
+							seed, w.checker.at, w.checker.violation, t.Name(), seed)
 					}
 				}
 				lock.Unlock()

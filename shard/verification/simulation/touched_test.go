@@ -43,7 +43,8 @@ func (p *process) compare(now member.Moment, event protocol.Event, out protocol.
 		want.WakeAt = out.WakeAt
 	}
 	if diff := cmp.Diff(want, out); diff != "" {
-		p.w.checker.fail("%s, after %T: want no output for slots that were not touched (-all slots decided, +touched ones):\n%s", p.session, event, diff)
+		p.w.checker.fail("%s, after %T: want no output for slots that were not touched (-all slots decided, +touched ones):\n%s",
+			p.session, event, diff)
 	}
 }
 

@@ -27,9 +27,12 @@ func TestSelectorByLabelOfAControllerIsRejected(t *testing.T) {
 	} {
 		selectors := []metav1.LabelSelector{{MatchLabels: map[string]string{tc.label: "x"}}}
 		for operator, values := range map[metav1.LabelSelectorOperator][]string{
-			metav1.LabelSelectorOpIn: {"w", "x"}, metav1.LabelSelectorOpNotIn: {"y"}, metav1.LabelSelectorOpExists: nil, metav1.LabelSelectorOpDoesNotExist: nil,
+			metav1.LabelSelectorOpIn: {"w", "x"}, metav1.LabelSelectorOpNotIn: {"y"}, metav1.LabelSelectorOpExists: nil,
+			metav1.LabelSelectorOpDoesNotExist: nil,
 		} {
-			selectors = append(selectors, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: tc.label, Operator: operator, Values: values}}})
+			selectors = append(selectors, metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: tc.label, Operator: operator, Values: values}},
+			})
 		}
 		for _, selector := range selectors {
 			machines := template()

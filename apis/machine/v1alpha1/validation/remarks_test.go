@@ -55,7 +55,8 @@ func TestRemarks(t *testing.T) {
 		}
 	}
 	want := []string{"spec.minReadySeconds: -1 counts as 0", "spec.autoPreserveFailedMachineMax: -2 counts as 0"}
-	if diff := cmp.Diff(want, validation.RemarksOnMachineSet(&v1alpha1.MachineSetSpec{MinReadySeconds: -1, AutoPreserveFailedMachineMax: -2})); diff != "" {
+	if diff := cmp.Diff(want,
+		validation.RemarksOnMachineSet(&v1alpha1.MachineSetSpec{MinReadySeconds: -1, AutoPreserveFailedMachineMax: -2})); diff != "" {
 		t.Errorf("numbers of a set (-want +got):\n%s", diff)
 	}
 	want = append(want, "spec.revisionHistoryLimit: -3 counts as 0", "spec.progressDeadlineSeconds: -4 counts as 0")

@@ -68,7 +68,8 @@ func ValidateMachine(m *v1alpha1.Machine) field.ErrorList {
 // carries, and the name of a host.
 func validateName(name string) (errs field.ErrorList) {
 	for _, problem := range utilvalidation.IsValidLabelValue(name) {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name, "is the value of a label of the Node, so it "+problem+"; create a machine with another name"))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), name,
+			"is the value of a label of the Node, so it "+problem+"; create a machine with another name"))
 	}
 	return errs
 }
@@ -340,8 +341,9 @@ func remarksOnTemplate(spec *v1alpha1.MachineSpec, path *field.Path) (remarks []
 func knownConditions() []string {
 	return []string{
 		"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable",
-		"KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "FrequentKubeletRestart", "FrequentDockerRestart", "FrequentContainerdRestart",
-		"FrequentUnregisterNetDevice", "KubeletUnhealthy", "ContainerRuntimeUnhealthy", "XfsShutdown", "CperHardwareErrorFatal", "NTPProblem",
+		"KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "FrequentKubeletRestart", "FrequentDockerRestart",
+		"FrequentContainerdRestart", "FrequentUnregisterNetDevice", "KubeletUnhealthy", "ContainerRuntimeUnhealthy", "XfsShutdown",
+		"CperHardwareErrorFatal", "NTPProblem",
 	}
 }
 
@@ -352,7 +354,8 @@ func remarksOnConditions(list string, path *field.Path) (remarks []string) {
 		case name == string(corev1.NodeReady):
 			remarks = append(remarks, fmt.Sprintf("%s: no Node on which %s is not False counts as healthy", path, name))
 		default:
-			remarks = append(remarks, fmt.Sprintf("%s: %q is a condition that neither kubelets nor node-problem-detector report by default, and has no effect on a Node without it", path, name))
+			remarks = append(remarks, fmt.Sprintf("%s: %q is a condition that neither kubelets nor node-problem-detector report by default, "+
+				"and has no effect on a Node without it", path, name))
 		}
 	}
 	return remarks
@@ -375,7 +378,8 @@ func remarksOnNode(n *v1alpha1.NodeTemplateSpec, path *field.Path) (remarks []st
 	}
 	effects := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 	for i, taint := range n.Spec.Taints {
-		if !slices.Contains(effects, taint.Effect) || len(utilvalidation.IsQualifiedName(taint.Key)) > 0 || len(utilvalidation.IsValidLabelValue(taint.Value)) > 0 {
+		if !slices.Contains(effects, taint.Effect) || len(utilvalidation.IsQualifiedName(taint.Key)) > 0 ||
+			len(utilvalidation.IsValidLabelValue(taint.Value)) > 0 {
 			refused(path.Child("spec", "taints").Index(i))
 		}
 	}

@@ -82,22 +82,37 @@ func TestStrategies(t *testing.T) {
 		strategy v1alpha1.MachineDeploymentStrategy
 		want     []string
 	}{
-		"none":                    {},
-		"rolling":                 {strategy: rolling("0", "25%")},
-		"rolling, negative":       {strategy: rolling("-1", "1")},
-		"rolling, limits missing": {rolling("", ""), []string{"spec.strategy.rollingUpdate.maxUnavailable: Required value: " + needsLimit, "spec.strategy.rollingUpdate.maxSurge: Required value: " + needsLimit}},
-		"rolling, no percentage":  {rolling("1", "some"), []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "some": ` + needsLimit}},
-		"rolling, too many":       {rolling("1", "99999999999%"), []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "99999999999%": must not be more than 1000000 machines`}},
-		"rolling, nothing else":   {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType}, []string{"spec.strategy.rollingUpdate: Required value: type RollingUpdate needs it"}},
-		"recreate, leftover":      {strategy: leftover},
-		"in place":                {strategy: inPlace("1", "10%", v1alpha1.OrchestrationTypeManual)},
-		"in place, no chooser":    {inPlace("1", "1", ""), []string{`spec.strategy.inPlaceUpdate.orchestrationType: Invalid value: "": orchestrationType must be either Auto or Manual`}},
-		"in place, limit missing": {inPlace("1", "", v1alpha1.OrchestrationTypeAuto), []string{"spec.strategy.inPlaceUpdate.maxSurge: Required value: " + needsLimit}},
-		"in place, nothing else":  {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlaceUpdateMachineDeploymentStrategyType}, []string{"spec.strategy.inPlaceUpdate: Required value: type InPlaceUpdate needs it"}},
-		"no type, one limit":      {strategy: typeless},
-		"no type, bad limit":      {typelessBad, []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "three": ` + needsLimit}},
-		"no type, in place":       {typelessInPlace, []string{"spec.strategy.type: Required value: inPlaceUpdate needs type InPlaceUpdate"}},
-		"unknown":                 {v1alpha1.MachineDeploymentStrategy{Type: "Rolling"}, []string{`spec.strategy.type: Invalid value: "Rolling": strategy type must be one of [InPlaceUpdate Recreate RollingUpdate]`}},
+		"none":              {},
+		"rolling":           {strategy: rolling("0", "25%")},
+		"rolling, negative": {strategy: rolling("-1", "1")},
+		"rolling, limits missing": {rolling("", ""), []string{
+			"spec.strategy.rollingUpdate.maxUnavailable: Required value: " + needsLimit,
+			"spec.strategy.rollingUpdate.maxSurge: Required value: " + needsLimit,
+		}},
+		"rolling, no percentage": {rolling("1", "some"), []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "some": ` + needsLimit}},
+		"rolling, too many": {rolling("1", "99999999999%"), []string{
+			`spec.strategy.rollingUpdate.maxSurge: Invalid value: "99999999999%": must not be more than 1000000 machines`,
+		}},
+		"rolling, nothing else": {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType}, []string{
+			"spec.strategy.rollingUpdate: Required value: type RollingUpdate needs it",
+		}},
+		"recreate, leftover": {strategy: leftover},
+		"in place":           {strategy: inPlace("1", "10%", v1alpha1.OrchestrationTypeManual)},
+		"in place, no chooser": {inPlace("1", "1", ""), []string{
+			`spec.strategy.inPlaceUpdate.orchestrationType: Invalid value: "": orchestrationType must be either Auto or Manual`,
+		}},
+		"in place, limit missing": {
+			inPlace("1", "", v1alpha1.OrchestrationTypeAuto), []string{"spec.strategy.inPlaceUpdate.maxSurge: Required value: " + needsLimit},
+		},
+		"in place, nothing else": {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlaceUpdateMachineDeploymentStrategyType}, []string{
+			"spec.strategy.inPlaceUpdate: Required value: type InPlaceUpdate needs it",
+		}},
+		"no type, one limit": {strategy: typeless},
+		"no type, bad limit": {typelessBad, []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "three": ` + needsLimit}},
+		"no type, in place":  {typelessInPlace, []string{"spec.strategy.type: Required value: inPlaceUpdate needs type InPlaceUpdate"}},
+		"unknown": {v1alpha1.MachineDeploymentStrategy{Type: "Rolling"}, []string{
+			`spec.strategy.type: Invalid value: "Rolling": strategy type must be one of [InPlaceUpdate Recreate RollingUpdate]`,
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reason := ""

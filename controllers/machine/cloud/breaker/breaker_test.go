@@ -55,8 +55,9 @@ func (w *world) open() {
 
 func TestOutcomes(t *testing.T) {
 	want := map[driver.Code]evidence{
-		driver.OK: works, driver.NotFound: works, driver.AlreadyExists: works, driver.OutOfRange: works, driver.ResourceExhausted: works, driver.Uninitialized: works,
-		driver.Unauthenticated: refused, driver.PermissionDenied: refused, driver.Unavailable: refused, driver.DeadlineExceeded: refused,
+		driver.OK: works, driver.NotFound: works, driver.AlreadyExists: works, driver.OutOfRange: works, driver.ResourceExhausted: works,
+		driver.Uninitialized: works, driver.Unauthenticated: refused, driver.PermissionDenied: refused, driver.Unavailable: refused,
+		driver.DeadlineExceeded: refused,
 	}
 	for _, code := range driver.Codes() {
 		if got := (Outcome{Code: code}).shows(); got != want[code] {
@@ -100,7 +101,10 @@ func TestAnAnswerEndsTheRow(t *testing.T) {
 func TestPausesGrow(t *testing.T) {
 	w := newWorld(t)
 	w.open()
-	for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 3 * time.Minute, 3 * time.Minute} {
+	for _, pause := range []time.Duration{
+		5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 3 * time.Minute,
+		3 * time.Minute,
+	} {
 		if got := w.Ask(Caller{"m9", "c"}, w.now); got.Allowed || !got.Again.Equal(w.now.Add(pause)) {
 			t.Fatalf("%+v, want a pause of %s", got, pause)
 		}
@@ -269,7 +273,9 @@ func TestWorlds(t *testing.T) {
 				}
 				continue
 			}
-			c := call{by: Caller{fmt.Sprint("m", rapid.IntRange(0, 9).Draw(t, "machine")), rapid.SampledFrom([]string{"c", "c", "d"}).Draw(t, "class")}}
+			c := call{
+				by: Caller{fmt.Sprint("m", rapid.IntRange(0, 9).Draw(t, "machine")), rapid.SampledFrom([]string{"c", "c", "d"}).Draw(t, "class")},
+			}
 			knew := b.hasFailed(c.by.Class)
 			answer := b.Ask(c.by, now)
 			c.probe = answer.Probe

@@ -16,7 +16,8 @@ import (
 func First(m *machinev1alpha1.Machine, root v1alpha1.MachineReference, pools []*v1alpha1.MachineConfigPool) (config, problem string) {
 	referring := Referring(pools, root)
 	if len(referring) == 0 {
-		return "", fmt.Sprintf("no MachineConfigPool refers to %s %s/%s; create one, or remove the placeholder", root.Kind, root.Namespace, root.Name)
+		return "", fmt.Sprintf("no MachineConfigPool refers to %s %s/%s; create one, or remove the placeholder",
+			root.Kind, root.Namespace, root.Name)
 	}
 	pool := referring[0]
 	stamped := m.Annotations[v1alpha1.AnnotationMachineConfig]
@@ -32,7 +33,8 @@ func First(m *machinev1alpha1.Machine, root v1alpha1.MachineReference, pools []*
 		config = cmp.Or(pool.Status.CompletedMachineConfig, config)
 	}
 	if config == "" {
-		return "", fmt.Sprintf("nothing was rendered for MachineConfigPool %s; its condition %s has the cause", pool.Name, v1alpha1.PoolRenderDegraded)
+		return "", fmt.Sprintf("nothing was rendered for MachineConfigPool %s; its condition %s has the cause",
+			pool.Name, v1alpha1.PoolRenderDegraded)
 	}
 	return config, ""
 }

@@ -39,9 +39,18 @@ func TestFirst(t *testing.T) {
 				p.Status.CompletedMachineConfig, p.Status.UpdatedMachineCount = config("a"), 1
 			},
 		},
-		{name: "nothing was rendered", change: func(p *v1alpha1.MachineConfigPool) { daemon(p); p.Status.CurrentMachineConfig = "" }, want: "nothing was rendered for MachineConfigPool p"},
-		{name: "no pool", root: &v1alpha1.MachineReference{Kind: KindDeployment, Namespace: "n", Name: "e"}, want: "no MachineConfigPool refers to MachineDeployment n/e"},
-		{name: "a set of that name", root: &v1alpha1.MachineReference{Kind: KindSet, Namespace: "n", Name: "d"}, want: "no MachineConfigPool refers to MachineSet n/d"},
+		{
+			name: "nothing was rendered", change: func(p *v1alpha1.MachineConfigPool) { daemon(p); p.Status.CurrentMachineConfig = "" },
+			want: "nothing was rendered for MachineConfigPool p",
+		},
+		{
+			name: "no pool", root: &v1alpha1.MachineReference{Kind: KindDeployment, Namespace: "n", Name: "e"},
+			want: "no MachineConfigPool refers to MachineDeployment n/e",
+		},
+		{
+			name: "a set of that name", root: &v1alpha1.MachineReference{Kind: KindSet, Namespace: "n", Name: "d"},
+			want: "no MachineConfigPool refers to MachineSet n/d",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pool, m := newPool(), &machinev1alpha1.Machine{}

@@ -64,15 +64,24 @@ func TestStamp(t *testing.T) {
 		{name: "the template names another one", w: func(w *World) { w.Deployment = newDeployment(config("a")) }},
 		{name: "rendering has worked", change: degraded(metav1.ConditionFalse)},
 		{name: "the MachineDeployment is paused, which its controller minds", w: func(w *World) { w.Deployment.Spec.Paused = true }},
-		{name: "daemons are assigned it", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.Rollout = v1alpha1.RolloutDaemon }, want: HoldOtherRollout},
+		{
+			name: "daemons are assigned it", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.Rollout = v1alpha1.RolloutDaemon },
+			want: HoldOtherRollout,
+		},
 		{name: "rollout is not set", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.Rollout = "" }, want: HoldOtherRollout},
-		{name: "it refers to a MachineSet", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.MachineRef.Kind = KindSet }, want: HoldOtherRollout},
+		{
+			name: "it refers to a MachineSet", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.MachineRef.Kind = KindSet },
+			want: HoldOtherRollout,
+		},
 		{name: "it refers to nothing", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.MachineRef = nil }, want: HoldOtherRollout},
 		{name: "the pool is being deleted", change: func(p *v1alpha1.MachineConfigPool) { deleted(p) }, want: HoldPoolDeleted},
 		{name: "the pool is paused", change: func(p *v1alpha1.MachineConfigPool) { p.Spec.Paused = true }, want: HoldPaused},
 		{name: "rendering fails", change: degraded(metav1.ConditionTrue), want: HoldDegraded},
 		{name: "nothing was rendered", change: func(p *v1alpha1.MachineConfigPool) { p.Status.CurrentMachineConfig = "" }, want: HoldNoTarget},
-		{name: "the target is another pool's", change: func(p *v1alpha1.MachineConfigPool) { p.Status.CurrentMachineConfig = "rendered-p-p-1" }, want: HoldNoTarget},
+		{
+			name: "the target is another pool's", change: func(p *v1alpha1.MachineConfigPool) { p.Status.CurrentMachineConfig = "rendered-p-p-1" },
+			want: HoldNoTarget,
+		},
 		{name: "an older pool refers to it", w: func(w *World) { w.Pools = append(w.Pools, newPool(older)) }, want: HoldOtherPool},
 		{name: "the pool refers to another one by now", w: func(w *World) {
 			w.Pools = []*v1alpha1.MachineConfigPool{newPool(func(p *v1alpha1.MachineConfigPool) { p.Spec.MachineRef.Name = "e" })}
@@ -104,7 +113,8 @@ func TestStamp(t *testing.T) {
 func TestStamped(t *testing.T) {
 	before := newDeployment("")
 	after := Stamped(before, config("b"))
-	if before.Spec.Template.Annotations != nil || after.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig] != config("b") || len(after.Annotations) > 0 {
+	if before.Spec.Template.Annotations != nil || after.Spec.Template.Annotations[v1alpha1.AnnotationMachineConfig] != config("b") ||
+		len(after.Annotations) > 0 {
 		t.Errorf("before %v, after %v", before.Spec.Template.Annotations, after)
 	}
 }
@@ -117,7 +127,9 @@ type onNode struct {
 }
 
 func (o onNode) node() *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "uid-node", Labels: map[string]string{}, Annotations: map[string]string{}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "uid-node", Labels: map[string]string{}, Annotations: map[string]string{}},
+	}
 	for key, value := range map[string]string{
 		prefix.CurrentConfig(): o.current, prefix.DesiredConfig(): o.desired, prefix.State(): o.state, prefix.Reason(): o.reason,
 		prefix.DesiredDrain(): o.drain, prefix.LastAppliedDrain(): o.drained,
@@ -135,7 +147,9 @@ func (o onNode) node() *corev1.Node {
 	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 	if o.stage != "" {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: machinev1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: o.stage})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: machinev1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: o.stage,
+		})
 	}
 	n.Spec.Unschedulable = !o.open
 	return n
@@ -195,14 +209,27 @@ func TestDecideNode(t *testing.T) {
 		want   []string
 		wake   time.Duration
 	}{
-		{name: "ready: it is assigned what the next template names", node: onNode{current: a, desired: a, state: "done", stage: ready}, want: assign},
+		{
+			name: "ready: it is assigned what the next template names", node: onNode{current: a, desired: a, state: "done", stage: ready},
+			want: assign,
+		},
 		{name: "ready, and no daemon has run yet", node: onNode{stage: ready}, want: assign},
-		{name: "ready, and broken by the one before", node: onNode{current: a, desired: config("x"), state: "degraded", stage: ready}, want: assign},
+		{
+			name: "ready, and broken by the one before", node: onNode{current: a, desired: config("x"), state: "degraded", stage: ready},
+			want: assign,
+		},
 		{name: "the daemon works", node: onNode{current: a, desired: b, state: "working", stage: ready}},
 		{name: "the daemon has not seen it yet", node: onNode{current: a, desired: b, state: "done", stage: ready}},
-		{name: "it requests a drain", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: ready}, want: answer("drain-" + b)},
-		{name: "it requests a drain, and pods may come", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: ready, open: true}},
-		{name: "it requests the end of the cordon", node: onNode{current: b, desired: b, state: "working", drain: "uncordon-" + b, drained: "drain-" + b, stage: ready}, want: answer("uncordon-" + b)},
+		{
+			name: "it requests a drain", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: ready},
+			want: answer("drain-" + b),
+		},
+		{name: "it requests a drain, and pods may come", node: onNode{
+			current: a, desired: b, state: "working", drain: "drain-" + b, stage: ready, open: true,
+		}},
+		{name: "it requests the end of the cordon", node: onNode{
+			current: b, desired: b, state: "working", drain: "uncordon-" + b, drained: "drain-" + b, stage: ready,
+		}, want: answer("uncordon-" + b)},
 		{name: "it is done", node: onNode{current: b, desired: b, state: "Done", stage: ready}, want: succeed},
 		{name: "it is done, and the Node is not Ready", node: onNode{current: b, desired: b, state: "done", stage: ready, notReady: true}},
 		{name: "it has a result", node: onNode{current: a, desired: a, stage: ready, result: "successful"}},
@@ -213,49 +240,97 @@ func TestDecideNode(t *testing.T) {
 		},
 		{
 			name: "it reports a failure for long", node: onNode{current: a, desired: b, state: "degraded", reason: "disk full", stage: ready},
-			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) }, want: fail("machine-config-daemon reports degraded with " + b + ": disk full"),
+			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) },
+			want:   fail("machine-config-daemon reports degraded with " + b + ": disk full"),
 		},
 		{
 			name: "it cannot do it in place", node: onNode{current: a, desired: b, state: "unreconcilable", reason: "fips", stage: ready},
-			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) }, want: fail("machine-config-daemon reports unreconcilable with " + b + ": fips"),
+			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) },
+			want:   fail("machine-config-daemon reports unreconcilable with " + b + ": fips"),
 		},
 		{
 			name: "it reports drift after the update", node: onNode{current: b, desired: b, state: "degraded", reason: "1 differ", stage: ready},
-			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) }, want: fail("machine-config-daemon reports degraded with " + b + ": 1 differ"),
+			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) },
+			want:   fail("machine-config-daemon reports degraded with " + b + ": 1 differ"),
 		},
 		{name: "it was late, and is done", node: onNode{current: b, desired: b, state: "done", stage: failed, result: "failed"}, want: succeed},
-		{name: "it has failed, and reports another failure", node: onNode{current: a, desired: b, state: "degraded", stage: failed, result: "failed"}, wake: FailAfter},
 		{
-			name: "it has failed, and reports another failure for long", node: onNode{current: a, desired: b, state: "degraded", reason: "undone twice", stage: failed, result: "failed"},
+			name: "it has failed, and reports another failure",
+			node: onNode{current: a, desired: b, state: "degraded", stage: failed, result: "failed"}, wake: FailAfter,
+		},
+		{
+			name:   "it has failed, and reports another failure for long",
+			node:   onNode{current: a, desired: b, state: "degraded", reason: "undone twice", stage: failed, result: "failed"},
 			change: func(w *NodeWorld) { w.FailingSince = now.Add(-FailAfter) },
 			want:   fail("machine-config-daemon reports degraded with " + b + ": undone twice")[:1],
 		},
 		{
-			name: "it has failed, as recorded", node: onNode{current: a, desired: b, state: "degraded", reason: "disk full", stage: failed, result: "failed"},
+			name: "it has failed, as recorded",
+			node: onNode{current: a, desired: b, state: "degraded", reason: "disk full", stage: failed, result: "failed"},
 			change: func(w *NodeWorld) {
 				w.FailingSince = now.Add(-FailAfter)
 				w.Node.Annotations[machinev1alpha1.AnnotationUpdateFailedReason] = "machine-config-daemon reports degraded with " + b + ": disk full"
 			},
 		},
-		{name: "it has failed, and is done with another one", node: onNode{current: a, desired: a, state: "done", stage: failed, result: "failed"}},
-		{name: "another template: it is redirected", node: onNode{current: a, desired: b, state: "working", stage: ready}, change: becomes("newer", "c"), want: redirect("newer", "c")},
-		{name: "another template: it is not assigned the one before", node: onNode{current: a, desired: a, state: "done", stage: ready}, change: becomes("newer", "c"), want: redirect("newer", "c")},
-		{name: "another template: the one before is not completed", node: onNode{current: b, desired: b, state: "done", stage: ready}, change: becomes("old", "a"), want: redirect("old", "a")},
-		{name: "another template: that it has failed with the one before does not count", node: onNode{current: a, desired: b, state: "degraded", stage: failed, result: "failed"}, change: becomes("old", "a"), want: redirect("old", "a")},
-		{name: "another template, and it has a result", node: onNode{current: b, desired: b, state: "done", stage: ready, result: "successful"}, change: becomes("old", "a")},
-		{name: "another template, and its failure is not recorded yet", node: onNode{current: a, desired: b, state: "degraded", stage: ready, result: "failed"}, change: becomes("old", "a")},
-		{name: "another template, and it is not drained yet", node: onNode{current: a, desired: a, state: "done", stage: machinev1alpha1.NodeReasonSelectedForUpdate}, change: becomes("newer", "c")},
-		{name: "another template, and another agent updates it", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { becomes("newer", "c")(w); w.To.Spec.Template.Annotations = nil }},
-		{name: "another template that names no configuration", node: onNode{current: a, desired: b, state: "working", stage: ready}, change: func(w *NodeWorld) { becomes("newer", "c")(w); w.New.Spec.Template.Annotations = nil }},
-		{name: "another template of another class", node: onNode{current: a, desired: b, state: "working", stage: ready}, change: func(w *NodeWorld) { becomes("newer", "c")(w); w.New.Spec.Template.Spec.Class.Name = "large" }},
+		{name: "it has failed, and is done with another one", node: onNode{
+			current: a, desired: a, state: "done", stage: failed, result: "failed",
+		}},
+		{
+			name: "another template: it is redirected", node: onNode{current: a, desired: b, state: "working", stage: ready},
+			change: becomes("newer", "c"), want: redirect("newer", "c"),
+		},
+		{
+			name: "another template: it is not assigned the one before", node: onNode{current: a, desired: a, state: "done", stage: ready},
+			change: becomes("newer", "c"), want: redirect("newer", "c"),
+		},
+		{
+			name: "another template: the one before is not completed", node: onNode{current: b, desired: b, state: "done", stage: ready},
+			change: becomes("old", "a"), want: redirect("old", "a"),
+		},
+		{name: "another template: that it has failed with the one before does not count", node: onNode{
+			current: a, desired: b, state: "degraded", stage: failed, result: "failed",
+		}, change: becomes("old", "a"), want: redirect("old", "a")},
+		{
+			name: "another template, and it has a result", node: onNode{current: b, desired: b, state: "done", stage: ready, result: "successful"},
+			change: becomes("old", "a"),
+		},
+		{
+			name: "another template, and its failure is not recorded yet",
+			node: onNode{current: a, desired: b, state: "degraded", stage: ready, result: "failed"}, change: becomes("old", "a"),
+		},
+		{
+			name: "another template, and it is not drained yet",
+			node: onNode{current: a, desired: a, state: "done", stage: machinev1alpha1.NodeReasonSelectedForUpdate}, change: becomes("newer", "c"),
+		},
+		{name: "another template, and another agent updates it", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) {
+			becomes("newer", "c")(w)
+			w.To.Spec.Template.Annotations = nil
+		}},
+		{
+			name: "another template that names no configuration", node: onNode{current: a, desired: b, state: "working", stage: ready},
+			change: func(w *NodeWorld) { becomes("newer", "c")(w); w.New.Spec.Template.Annotations = nil },
+		},
+		{
+			name: "another template of another class", node: onNode{current: a, desired: b, state: "working", stage: ready},
+			change: func(w *NodeWorld) { becomes("newer", "c")(w); w.New.Spec.Template.Spec.Class.Name = "large" },
+		},
 		{name: "its failure was withdrawn", node: onNode{current: b, desired: b, state: "done", stage: failed}},
-		{name: "it has failed and still drains", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: failed, result: "failed"}, want: answer("drain-" + b)},
-		{name: "a user has reported the success too early", node: onNode{current: b, desired: b, state: "working", drain: "uncordon-" + b, stage: successful, result: "successful"}, want: answer("uncordon-" + b)},
-		{name: "a drain that no update has requested", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: successful}},
+		{
+			name: "it has failed and still drains",
+			node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b, stage: failed, result: "failed"}, want: answer("drain-" + b),
+		},
+		{name: "a user has reported the success too early", node: onNode{
+			current: b, desired: b, state: "working", drain: "uncordon-" + b, stage: successful, result: "successful",
+		}, want: answer("uncordon-" + b)},
+		{name: "a drain that no update has requested", node: onNode{
+			current: a, desired: b, state: "working", drain: "drain-" + b, stage: successful,
+		}},
 		{name: "a drain of a Node that is not updated", node: onNode{current: a, desired: b, state: "working", drain: "drain-" + b}},
 		{name: "a candidate", node: onNode{current: a, desired: a, state: "done", stage: machinev1alpha1.NodeReasonCandidateForUpdate}},
 		{name: "the next set is not known", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { w.To = nil }},
-		{name: "the next template names none", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { w.To.Spec.Template.Annotations = nil }},
+		{name: "the next template names none", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) {
+			w.To.Spec.Template.Annotations = nil
+		}},
 		{
 			name: "the next template names one of another pool", node: onNode{current: a, desired: a, stage: ready},
 			change: func(w *NodeWorld) {
@@ -268,10 +343,17 @@ func TestDecideNode(t *testing.T) {
 			change: func(w *NodeWorld) { w.To.Spec.Template.Spec.Class.Name = "large" },
 			want:   fail("the template has the class large instead of c, and machine-config-daemon changes the configuration only"),
 		},
-		{name: "the machine is being deleted", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { deleted(w.Machine) }},
+		{name: "the machine is being deleted", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) {
+			deleted(w.Machine)
+		}},
 		{name: "the Node is being deleted", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { deleted(w.Node) }},
-		{name: "the pool assigns by itself", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) { w.Pool.Spec.Rollout = v1alpha1.RolloutDaemon }},
-		{name: "the pool is paused: what has begun ends", node: onNode{current: b, desired: b, state: "done", stage: ready}, change: func(w *NodeWorld) { w.Pool.Spec.Paused = true }, want: succeed},
+		{name: "the pool assigns by itself", node: onNode{current: a, desired: a, stage: ready}, change: func(w *NodeWorld) {
+			w.Pool.Spec.Rollout = v1alpha1.RolloutDaemon
+		}},
+		{
+			name: "the pool is paused: what has begun ends", node: onNode{current: b, desired: b, state: "done", stage: ready},
+			change: func(w *NodeWorld) { w.Pool.Spec.Paused = true }, want: succeed,
+		},
 		{name: "it has booted with it", node: onNode{current: b, state: "done"}, want: assign},
 		{name: "it has booted with another one", node: onNode{current: a, state: "done"}},
 		{
@@ -281,7 +363,10 @@ func TestDecideNode(t *testing.T) {
 		{name: "it runs with it", node: onNode{current: b, desired: b, state: "done"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := NodeWorld{Now: now, Prefix: prefix, Pool: newPool(), Node: tc.node.node(), Machine: &machinev1alpha1.Machine{}, To: newSet("to", b), New: newSet("to", b)}
+			w := NodeWorld{
+				Now: now, Prefix: prefix, Pool: newPool(), Node: tc.node.node(), Machine: &machinev1alpha1.Machine{}, To: newSet("to", b),
+				New: newSet("to", b),
+			}
 			w.Machine.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: config("b")}
 			w.Machine.Spec.Class.Name = "c"
 			if tc.change != nil {
@@ -311,7 +396,10 @@ func TestDecideNode(t *testing.T) {
 
 // A Node without labels and annotations can be assigned a configuration, and a long reason is cut.
 func TestDecideNodeBounds(t *testing.T) {
-	w := NodeWorld{Now: now, Prefix: prefix, Pool: newPool(), Node: onNode{stage: ready}.node(), Machine: &machinev1alpha1.Machine{}, To: &machinev1alpha1.MachineSet{}}
+	w := NodeWorld{
+		Now: now, Prefix: prefix, Pool: newPool(), Node: onNode{stage: ready}.node(), Machine: &machinev1alpha1.Machine{},
+		To: &machinev1alpha1.MachineSet{},
+	}
 	w.To.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: config("b")}
 	w.Node.Labels, w.Node.Annotations = nil, nil
 	if v := DecideNode(w); v.Did != DidAssign || v.Node.Annotations[prefix.DesiredConfig()] != config("b") {
@@ -325,7 +413,9 @@ func TestDecideNodeBounds(t *testing.T) {
 }
 
 func TestRollOf(t *testing.T) {
-	sets := []*machinev1alpha1.MachineSet{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "b"}}}
+	sets := []*machinev1alpha1.MachineSet{
+		{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "b"}},
+	}
 	isNew := func(_ *machinev1alpha1.MachineDeployment, set *machinev1alpha1.MachineSet) bool {
 		return set.Name == "b"
 	}

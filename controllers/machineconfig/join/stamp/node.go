@@ -113,7 +113,8 @@ type bridge struct {
 // it was assigned. Nothing happens on the Node: it has it.
 func (b *bridge) adopt() {
 	current := b.value(b.Prefix.CurrentConfig())
-	if b.value(b.Prefix.DesiredConfig()) == "" && current != "" && current == b.Machine.Annotations[v1alpha1.AnnotationMachineConfig] && isOf(current, b.Pool) {
+	if b.value(b.Prefix.DesiredConfig()) == "" && current != "" && current == b.Machine.Annotations[v1alpha1.AnnotationMachineConfig] &&
+		isOf(current, b.Pool) {
 		b.assign(DidAdopt, current)
 	}
 }
@@ -231,7 +232,8 @@ func (b *bridge) succeed() {
 
 // hasFailed reports whether the failure is recorded, with its reason.
 func (b *bridge) hasFailed(why string) bool {
-	return b.result() == machinev1alpha1.UpdateResultFailed && b.value(machinev1alpha1.AnnotationUpdateFailedReason) == bounded.Text(why, mostReason)
+	return b.result() == machinev1alpha1.UpdateResultFailed &&
+		b.value(machinev1alpha1.AnnotationUpdateFailedReason) == bounded.Text(why, mostReason)
 }
 
 func (b *bridge) fail(why string) {

@@ -19,7 +19,10 @@ type Roll struct {
 }
 
 // RollOf returns the Roll of a MachineDeployment. isNew reports whether a set has its template.
-func RollOf(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet, isNew func(d *machinev1alpha1.MachineDeployment, set *machinev1alpha1.MachineSet) bool) Roll {
+func RollOf(
+	d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet,
+	isNew func(d *machinev1alpha1.MachineDeployment, set *machinev1alpha1.MachineSet) bool,
+) Roll {
 	r := Roll{Replaces: d.Spec.Strategy.Type != machinev1alpha1.InPlaceUpdateMachineDeploymentStrategyType && !d.Spec.Paused}
 	for _, set := range sets {
 		if isNew(d, set) {

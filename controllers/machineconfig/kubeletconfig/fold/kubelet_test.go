@@ -29,7 +29,9 @@ func pool() *v1alpha1.MachineConfigPool {
 }
 
 func config(name string, hours int, settings string) *v1alpha1.KubeletConfig {
-	c := &v1alpha1.KubeletConfig{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3, CreationTimestamp: metav1.NewTime(start.Add(-time.Duration(hours) * time.Hour))}}
+	c := &v1alpha1.KubeletConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3, CreationTimestamp: metav1.NewTime(start.Add(-time.Duration(hours) * time.Hour))},
+	}
 	c.Spec.MachineConfigPoolSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}}
 	c.Spec.KubeletConfig.Raw = []byte(settings)
 	return c
@@ -145,15 +147,24 @@ func TestFoldResultIsSelectedAndRendered(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	good, bad := v1alpha1.KubeletConfigPoolStatus{Name: "a", MachineConfig: "99-a-kubelet-managed"}, v1alpha1.KubeletConfigPoolStatus{Name: "b", Message: "It is bad."}
+	good, bad := v1alpha1.KubeletConfigPoolStatus{
+		Name: "a", MachineConfig: "99-a-kubelet-managed",
+	}, v1alpha1.KubeletConfigPoolStatus{Name: "b", Message: "It is bad."}
 	for name, tc := range map[string]struct {
 		settings string
 		pools    []v1alpha1.KubeletConfigPoolStatus
 		want     string
 	}{
-		"in all pools":            {`{"maxPods":1}`, []v1alpha1.KubeletConfigPoolStatus{good}, "True Applied: The settings are in the generated MachineConfigs of all selected pools."},
-		"not in one":              {`{"maxPods":1}`, []v1alpha1.KubeletConfigPoolStatus{bad, good}, "False Invalid: In pool b: It is bad."},
-		"of no pool":              {`{"maxPods":1}`, nil, "False SelectsNoPool: spec.machineConfigPoolSelector matches no MachineConfigPool. Label one, or correct the selector."},
+		"in all pools": {
+			`{"maxPods":1}`,
+			[]v1alpha1.KubeletConfigPoolStatus{good},
+			"True Applied: The settings are in the generated MachineConfigs of all selected pools.",
+		},
+		"not in one": {`{"maxPods":1}`, []v1alpha1.KubeletConfigPoolStatus{bad, good}, "False Invalid: In pool b: It is bad."},
+		"of no pool": {
+			`{"maxPods":1}`, nil,
+			"False SelectsNoPool: spec.machineConfigPoolSelector matches no MachineConfigPool. Label one, or correct the selector.",
+		},
 		"invalid, and of no pool": {`{"maxPods":true}`, nil, "False Invalid: spec.kubeletConfig.maxPods must be an integer of 32 bits, got true"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +173,8 @@ func TestStatus(t *testing.T) {
 			if got := said(c); got != tc.want {
 				t.Errorf("got %s\nwant %s", got, tc.want)
 			}
-			if c.Status.ObservedGeneration != 3 || !slices.IsSortedFunc(c.Status.Pools, func(a, b v1alpha1.KubeletConfigPoolStatus) int { return strings.Compare(a.Name, b.Name) }) {
+			if c.Status.ObservedGeneration != 3 ||
+				!slices.IsSortedFunc(c.Status.Pools, func(a, b v1alpha1.KubeletConfigPoolStatus) int { return strings.Compare(a.Name, b.Name) }) {
 				t.Errorf("status %+v", c.Status)
 			}
 			if again := Status(start.Add(time.Hour), c, tc.pools); !cmp.Equal(c.Status, again) {
@@ -192,7 +204,8 @@ func TestFields(t *testing.T) {
 }
 
 var scalars = map[scalar]string{
-	boolean: "boolean", text: "text", int32s: "int32s", int64s: "int64s", float: "float", duration: "duration", quantity: "quantity", instant: "instant", interval: "interval",
+	boolean: "boolean", text: "text", int32s: "int32s", int64s: "int64s", float: "float", duration: "duration", quantity: "quantity",
+	instant: "instant", interval: "interval",
 }
 
 func list(lines *[]string, path string, k kind) {
@@ -212,7 +225,8 @@ func list(lines *[]string, path string, k kind) {
 
 // The tables of validation name fields that exist.
 func TestRulesNameFields(t *testing.T) {
-	for _, path := range slices.Concat(slices.Collect(maps.Keys(forbidden)), slices.Collect(maps.Keys(ranges)), slices.Collect(maps.Keys(amounts))) {
+	for _, path := range slices.Concat(slices.Collect(maps.Keys(forbidden)), slices.Collect(maps.Keys(ranges)),
+		slices.Collect(maps.Keys(amounts))) {
 		var k kind = object(fields)
 		for name := range strings.SplitSeq(path, ".") {
 			inner, ok := k.(object)
@@ -229,9 +243,12 @@ func TestRulesNameFields(t *testing.T) {
 func drawSettings(t *rapid.T) map[string]any {
 	settings := map[string]any{}
 	for name, values := range map[string][]any{
-		"maxPods": {0, 1, 250, nil}, "cpuCFSQuota": {true, false, nil}, "hairpinMode": {"", "none", nil}, "tlsCipherSuites": {[]any{}, []any{"A"}, nil},
-		"evictionHard": {nil, map[string]any{}, map[string]any{"memory.available": "1Gi"}, map[string]any{"memory.available": nil, "pid.available": "5%"}},
-		"logging":      {nil, map[string]any{"verbosity": 0}, map[string]any{"options": map[string]any{"json": map[string]any{"splitStream": false}}}},
+		"maxPods": {0, 1, 250, nil}, "cpuCFSQuota": {true, false, nil}, "hairpinMode": {"", "none", nil},
+		"tlsCipherSuites": {[]any{}, []any{"A"}, nil},
+		"evictionHard": {
+			nil, map[string]any{}, map[string]any{"memory.available": "1Gi"}, map[string]any{"memory.available": nil, "pid.available": "5%"},
+		},
+		"logging": {nil, map[string]any{"verbosity": 0}, map[string]any{"options": map[string]any{"json": map[string]any{"splitStream": false}}}},
 	} {
 		if at := rapid.IntRange(-2, len(values)-1).Draw(t, name); at >= 0 {
 			settings[name] = values[at]
@@ -305,15 +322,18 @@ func mustEncode(t fatal, value any) []byte {
 // accepted again as the default of a pool.
 func FuzzFold(f *testing.F) {
 	for _, seed := range []string{
-		``, `null`, `{}`, `[]`, `{"maxPods":250}`, `{"maxPods":null}`, `{"evictionHard":{"memory.available":"5%"}}`, `{"evictionHard":null}`, `{"cgroupDriver":"x"}`,
-		`{"logging":{"flushFrequency":"5s","vmodule":[{"filePattern":"a","verbosity":1}]}}`, `{"memoryThrottlingFactor":1e-1}`, `{"syncFrequency":"1h2m3.5s"}`,
-		`{"registerWithTaints":[{"key":"a","effect":"NoSchedule","timeAdded":"2026-01-02T03:04:05Z"}]}`, `{"imageGCLowThresholdPercent":86}`, `{"":""}`,
-		`{"systemReserved":{"cpu":"-1"}}`, `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"1Gi"}}]}`,
+		``, `null`, `{}`, `[]`, `{"maxPods":250}`, `{"maxPods":null}`, `{"evictionHard":{"memory.available":"5%"}}`, `{"evictionHard":null}`,
+		`{"cgroupDriver":"x"}`, `{"logging":{"flushFrequency":"5s","vmodule":[{"filePattern":"a","verbosity":1}]}}`,
+		`{"memoryThrottlingFactor":1e-1}`, `{"syncFrequency":"1h2m3.5s"}`,
+		`{"registerWithTaints":[{"key":"a","effect":"NoSchedule","timeAdded":"2026-01-02T03:04:05Z"}]}`, `{"imageGCLowThresholdPercent":86}`,
+		`{"":""}`, `{"systemReserved":{"cpu":"-1"}}`, `{"reservedMemory":[{"numaNode":0,"limits":{"memory":"1Gi"}}]}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {
-		configs := []*v1alpha1.KubeletConfig{config("a", 2, `{"maxPods":1,"evictionHard":{"memory.available":"1Gi"}}`), config("b", 1, string(document))}
+		configs := []*v1alpha1.KubeletConfig{
+			config("a", 2, `{"maxPods":1,"evictionHard":{"memory.available":"1Gi"}}`), config("b", 1, string(document)),
+		}
 		first, second := Fold(pool(), []byte(`{}`), configs), Fold(pool(), []byte(`{}`), configs)
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Fatalf("two answers:\n%s", diff)

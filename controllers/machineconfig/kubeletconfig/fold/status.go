@@ -37,11 +37,13 @@ func Status(now time.Time, c *v1alpha1.KubeletConfig, pools []v1alpha1.KubeletCo
 	case err != nil:
 		accepted.Message = err.Error()
 	case len(pools) == 0:
-		accepted.Reason, accepted.Message = ReasonSelectsNothing, "spec.machineConfigPoolSelector matches no MachineConfigPool. Label one, or correct the selector."
+		accepted.Reason, accepted.Message = ReasonSelectsNothing,
+			"spec.machineConfigPoolSelector matches no MachineConfigPool. Label one, or correct the selector."
 	case failed >= 0:
 		accepted.Message = "In pool " + status.Pools[failed].Name + ": " + status.Pools[failed].Message
 	default:
-		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionTrue, ReasonApplied, "The settings are in the generated MachineConfigs of all selected pools."
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionTrue, ReasonApplied,
+			"The settings are in the generated MachineConfigs of all selected pools."
 	}
 	accepted.Message = bounded.Text(accepted.Message, bounded.Message)
 	meta.SetStatusCondition(&status.Conditions, accepted)

@@ -90,7 +90,8 @@ func Prepare(w World) Result {
 
 func prepare(w World) (r Result, err error) {
 	if len(w.Pool.Name) > v1alpha1.MaxPoolName {
-		return r, &Error{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("the name of a pool must have at most %d characters, got %d", v1alpha1.MaxPoolName, len(w.Pool.Name))}
+		return r, &Error{Reason: ReasonInvalidPool, Fact: fmt.Sprintf("the name of a pool must have at most %d characters, got %d",
+			v1alpha1.MaxPoolName, len(w.Pool.Name))}
 	}
 	if err := checkActions(w.Pool.Spec.Actions); err != nil {
 		return r, err
@@ -155,7 +156,8 @@ func (r Result) decide(w World) (Verdict, error) {
 		v.Create = created(w.Pool, r.name, r.merged.Spec)
 	case existing.DeletionTimestamp != nil || !w.Verified[r.name] && !existing.Verify():
 		return Verdict{}, &Error{Reason: ReasonNameTaken, Fact: fmt.Sprintf(
-			"RenderedMachineConfig %s is being deleted, or its content is not the one that its name stands for. It is created again when it is gone: delete it, and remove its finalizers if no Node names it.", r.name)}
+			"RenderedMachineConfig %s is being deleted, or its content is not the one that its name stands for. "+
+				"It is created again when it is gone: delete it, and remove its finalizers if no Node names it.", r.name)}
 	}
 	return v, nil
 }

@@ -61,7 +61,9 @@ func settled(t *testing.T, w *World) Verdict {
 
 // A pool is created, gets another config, goes back, and finds the object that it had.
 func TestDecideRollBackReusesObject(t *testing.T) {
-	w := &World{Now: start, Pool: pool("a"), Configs: []*v1alpha1.MachineConfig{config("50-b", `{"kernelArguments":["quiet"]}`), config("00-a", file)}}
+	w := &World{
+		Now: start, Pool: pool("a"), Configs: []*v1alpha1.MachineConfig{config("50-b", `{"kernelArguments":["quiet"]}`), config("00-a", file)},
+	}
 	first := settled(t, w)
 	if first.Create == nil || first.Create.Name != first.Target || !first.Create.Verify() || first.Create.Labels[v1alpha1.LabelPool] != "a" {
 		t.Fatalf("created %+v for target %q", first.Create, first.Target)
@@ -108,7 +110,9 @@ func TestAbandoned(t *testing.T) {
 		{"too many", "t10", "a", many, "b", append(slices.Clone(many[1:]), "t10")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := Abandoned(v1alpha1.MachineConfigPoolStatus{CurrentMachineConfig: tc.current, CompletedMachineConfig: tc.completed, AbandonedMachineConfigs: tc.before}, tc.next)
+			got := Abandoned(v1alpha1.MachineConfigPoolStatus{
+				CurrentMachineConfig: tc.current, CompletedMachineConfig: tc.completed, AbandonedMachineConfigs: tc.before,
+			}, tc.next)
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -122,12 +126,16 @@ func TestPoolsThatAreNotRendered(t *testing.T) {
 		change func(*World)
 		want   string
 	}{
-		"paused":                       {func(w *World) { w.Pool.Spec.Paused = true }, "nothing"},
-		"being deleted":                {func(w *World) { w.Pool.DeletionTimestamp = &deleted }, "nothing"},
-		"a change a second ago":        {func(w *World) { w.LastChange, w.FirstChange = start.Add(-time.Second), start.Add(-time.Second) }, "wait 4s"},
-		"changes for half a minute":    {func(w *World) { w.LastChange, w.FirstChange = start, start.Add(-28*time.Second) }, "wait 2s"},
-		"changes for longer":           {func(w *World) { w.LastChange, w.FirstChange = start, start.Add(-30*time.Second) }, "target"},
-		"a change a while ago":         {func(w *World) { w.LastChange, w.FirstChange = start.Add(-5*time.Second), start.Add(-5*time.Second) }, "target"},
+		"paused":        {func(w *World) { w.Pool.Spec.Paused = true }, "nothing"},
+		"being deleted": {func(w *World) { w.Pool.DeletionTimestamp = &deleted }, "nothing"},
+		"a change a second ago": {
+			func(w *World) { w.LastChange, w.FirstChange = start.Add(-time.Second), start.Add(-time.Second) }, "wait 4s",
+		},
+		"changes for half a minute": {func(w *World) { w.LastChange, w.FirstChange = start, start.Add(-28*time.Second) }, "wait 2s"},
+		"changes for longer":        {func(w *World) { w.LastChange, w.FirstChange = start, start.Add(-30*time.Second) }, "target"},
+		"a change a while ago": {
+			func(w *World) { w.LastChange, w.FirstChange = start.Add(-5*time.Second), start.Add(-5*time.Second) }, "target",
+		},
 		"an empty selector":            {func(w *World) { w.Pool.Spec.MachineConfigSelector = &metav1.LabelSelector{} }, "True InvalidPool"},
 		"no selector":                  {func(w *World) { w.Pool.Spec.MachineConfigSelector = nil }, "True NoMachineConfigs"},
 		"no config":                    {func(w *World) { w.Configs = nil }, "True NoMachineConfigs"},
@@ -179,9 +187,18 @@ func TestInvalidActionsAreNamed(t *testing.T) {
 		action v1alpha1.ActionRule
 		want   string
 	}{
-		{v1alpha1.ActionRule{Path: "/etc/a", Action: v1alpha1.ActionRestart, Service: "a/b"}, `spec.actions[1]: expected the name of a unit as service, got "a/b". Correct this action of the pool.`},
-		{v1alpha1.ActionRule{Unit: "a b.service", Action: v1alpha1.ActionNone}, `spec.actions[1]: expected the name of a unit as unit, got "a b.service". Correct this action of the pool.`},
-		{v1alpha1.ActionRule{Path: "/etc/a/", Action: v1alpha1.ActionNone}, `spec.actions[1]: expected an absolute path such as "/etc/a", got "/etc/a/". Correct this action of the pool.`},
+		{
+			v1alpha1.ActionRule{Path: "/etc/a", Action: v1alpha1.ActionRestart, Service: "a/b"},
+			`spec.actions[1]: expected the name of a unit as service, got "a/b". Correct this action of the pool.`,
+		},
+		{
+			v1alpha1.ActionRule{Unit: "a b.service", Action: v1alpha1.ActionNone},
+			`spec.actions[1]: expected the name of a unit as unit, got "a b.service". Correct this action of the pool.`,
+		},
+		{
+			v1alpha1.ActionRule{Path: "/etc/a/", Action: v1alpha1.ActionNone},
+			`spec.actions[1]: expected an absolute path such as "/etc/a", got "/etc/a/". Correct this action of the pool.`,
+		},
 		{v1alpha1.ActionRule{Unit: "a.service", Action: v1alpha1.ActionReload, Service: "b.service"}, ""},
 	} {
 		w := World{Now: start, Pool: pool("a"), Configs: []*v1alpha1.MachineConfig{config("00-a", file)}}
@@ -210,7 +227,9 @@ func TestKubeletSettingsOfAnotherPoolAreNotSelected(t *testing.T) {
 	other.Labels = map[string]string{"role": "b"}
 	none := config("11-none", file)
 	none.Labels = nil
-	selected, err := Select(pool("a"), []*v1alpha1.MachineConfig{unlabeled, generated("b"), none, other, config("01-b", file), config("00-a", file)})
+	selected, err := Select(pool("a"), []*v1alpha1.MachineConfig{
+		unlabeled, generated("b"), none, other, config("01-b", file), config("00-a", file),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

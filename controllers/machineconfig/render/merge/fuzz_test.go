@@ -35,7 +35,9 @@ func FuzzMerge(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	base := raw("00", []byte(`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,a","compression":"gzip"}}]},"systemd":{"units":[{"name":"a.service","enabled":true}]}}`))
+	base := raw("00", []byte(
+		`{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,a","compression":"gzip"}}]},"systemd":{"units":[{"name":"a.service","enabled":true}]}}`,
+	))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		configs := []*v1alpha1.MachineConfig{base, raw("50", document)}
 		first, err := Merge(configs, nil, Fleet{})
@@ -101,7 +103,9 @@ func TestMergeTooMuchRefused(t *testing.T) {
 		arguments.Spec.KernelArguments[i] = "a"
 	}
 	big := func(name string, size int) *v1alpha1.MachineConfig {
-		return raw(name, fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/%s","contents":{"source":"data:,%s"}}]}}`, name, strings.Repeat("a", size)))
+		return raw(name,
+			fmt.Appendf(nil, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/%s","contents":{"source":"data:,%s"}}]}}`,
+				name, strings.Repeat("a", size)))
 	}
 	for name, tc := range map[string]struct {
 		configs []*v1alpha1.MachineConfig

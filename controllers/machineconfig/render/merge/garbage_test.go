@@ -38,7 +38,10 @@ func TestGarbage(t *testing.T) {
 		{"while another is updating", func(_ []*v1alpha1.RenderedMachineConfig, u *Uses) {
 			u.Pools = append(u.Pools, status("b", "b1", "b2"))
 		}, "delete a6 a7"},
-		{"a pool that is gone", func(_ []*v1alpha1.RenderedMachineConfig, u *Uses) { u.Pools = nil; u.Names = []string{"a1"} }, "delete a2 a3 a4 a5 a6 a7"},
+		{
+			"a pool that is gone", func(_ []*v1alpha1.RenderedMachineConfig, u *Uses) { u.Pools = nil; u.Names = []string{"a1"} },
+			"delete a2 a3 a4 a5 a6 a7",
+		},
 		{"almost a day old", func(all []*v1alpha1.RenderedMachineConfig, _ *Uses) {
 			for i, r := range all {
 				r.CreationTimestamp = metav1.NewTime(start.Add(-day + time.Second - time.Duration(i)*time.Second))
@@ -51,7 +54,10 @@ func TestGarbage(t *testing.T) {
 		}, ""},
 		{"a user deletes an old one", func(all []*v1alpha1.RenderedMachineConfig, _ *Uses) { deleting(all[6]) }, "delete a6 release a7"},
 		{"a user deletes the target", func(all []*v1alpha1.RenderedMachineConfig, _ *Uses) { deleting(all[0]) }, "delete a7"},
-		{"a user deletes what a Node names", func(all []*v1alpha1.RenderedMachineConfig, u *Uses) { deleting(all[2]); u.Names = []string{"a3"} }, "delete a7"},
+		{
+			"a user deletes what a Node names", func(all []*v1alpha1.RenderedMachineConfig, u *Uses) { deleting(all[2]); u.Names = []string{"a3"} },
+			"delete a7",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var all []*v1alpha1.RenderedMachineConfig

@@ -109,7 +109,8 @@ func Irreconcilable(current *v1alpha1.RenderedMachineConfigSpec, m Merged) *Erro
 		}
 	}
 	if len(problem.Culprits) == 0 {
-		problem.Fact = fmt.Sprintf("Nodes cannot change %s in place, and what they have is in no MachineConfig any more. %s", strings.Join(fields, ", "), way)
+		problem.Fact = fmt.Sprintf("Nodes cannot change %s in place, and what they have is in no MachineConfig any more. %s",
+			strings.Join(fields, ", "), way)
 		return problem
 	}
 	problem.Fact = fmt.Sprintf("Nodes cannot change %s in place. %s", strings.Join(fields, ", "), way)

@@ -162,7 +162,9 @@ func overwriting(c *types.Config) {
 func specOf(parts []part, result types.Config, fleet Fleet) (v1alpha1.MachineConfigSpec, error) {
 	document, err := encode(result)
 	if err != nil {
-		return v1alpha1.MachineConfigSpec{}, &Error{Reason: ReasonInvalidResult, Fact: "the merged Ignition config cannot be encoded: " + err.Error()}
+		return v1alpha1.MachineConfigSpec{}, &Error{
+			Reason: ReasonInvalidResult, Fact: "the merged Ignition config cannot be encoded: " + err.Error(),
+		}
 	}
 	spec := v1alpha1.MachineConfigSpec{KernelType: v1alpha1.KernelDefault, OSImageURL: fleet.OSImageURL}
 	spec.Config.Raw = document

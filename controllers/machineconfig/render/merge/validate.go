@@ -34,14 +34,18 @@ func checkInput(configs []*v1alpha1.MachineConfig) error {
 		return &Error{Reason: ReasonNoMachineConfigs, Fact: "no MachineConfig to merge"}
 	}
 	if len(configs) > MaxConfigs {
-		return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("%d MachineConfigs are selected, at most %d can be. Join some.", len(configs), MaxConfigs)}
+		return &Error{
+			Reason: ReasonTooLarge, Fact: fmt.Sprintf("%d MachineConfigs are selected, at most %d can be. Join some.", len(configs), MaxConfigs),
+		}
 	}
 	size := 0
 	for _, c := range configs {
 		size += len(c.Spec.Config.Raw)
 	}
 	if size > MaxInput {
-		return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the selected MachineConfigs have %d bytes, at most %d can be merged", size, MaxInput)}
+		return &Error{
+			Reason: ReasonTooLarge, Fact: fmt.Sprintf("the selected MachineConfigs have %d bytes, at most %d can be merged", size, MaxInput),
+		}
 	}
 	return nil
 }
@@ -53,12 +57,15 @@ func checkResult(spec *v1alpha1.RenderedMachineConfigSpec) error {
 		return &Error{Reason: ReasonInvalidResult, Fact: "the result cannot be encoded: " + err.Error()}
 	}
 	if len(document) > MaxResult {
-		return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d bytes, at most %d can be stored. Remove or compress files.", len(document), MaxResult)}
+		return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d bytes, at most %d can be stored. Remove or compress files.",
+			len(document), MaxResult)}
 	}
 	for name, list := range map[string][]string{"extensions": spec.Extensions, "kernelArguments": spec.KernelArguments} {
 		most := map[string]int{"extensions": maxExtensions, "kernelArguments": maxKernelArguments}[name]
 		if len(list) > most {
-			return &Error{Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d %s, at most %d can be stored. Join some.", len(list), name, most)}
+			return &Error{
+				Reason: ReasonTooLarge, Fact: fmt.Sprintf("the result has %d %s, at most %d can be stored. Join some.", len(list), name, most),
+			}
 		}
 	}
 	return nil
@@ -122,7 +129,8 @@ func checkIgnition(c types.Config) string {
 	}
 	for i, d := range c.Storage.Directories {
 		if d.Mode != nil && *d.Mode > mostMode {
-			return fmt.Sprintf("spec.config.storage.directories.%d.mode must be at most 0777, got %#o: setuid, setgid and sticky are refused", i, *d.Mode)
+			return fmt.Sprintf("spec.config.storage.directories.%d.mode must be at most 0777, got %#o: setuid, setgid and sticky are refused",
+				i, *d.Mode)
 		}
 	}
 	for i, l := range c.Storage.Luks {

@@ -66,13 +66,17 @@ func drawIgnition(t *rapid.T) types.Config {
 		}
 	}
 	if rapid.Bool().Draw(t, "unit") {
-		u := types.Unit{Name: "a.service", Enabled: drawPointer(t, "enabled", true, false), Contents: drawPointer(t, "contents", "[Unit]\n", "[Service]\n")}
-		for _, dropin := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"1.conf", "2.conf"}), 0, 2, rapid.ID[string]).Draw(t, "drop-ins") {
+		u := types.Unit{
+			Name: "a.service", Enabled: drawPointer(t, "enabled", true, false), Contents: drawPointer(t, "contents", "[Unit]\n", "[Service]\n"),
+		}
+		for _, dropin := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"1.conf", "2.conf"}), 0, 2, rapid.ID[string]).
+			Draw(t, "drop-ins") {
 			u.Dropins = append(u.Dropins, types.Dropin{Name: dropin})
 		}
 		c.Systemd.Units = append(c.Systemd.Units, u)
 	}
-	if keys := rapid.SliceOfNDistinct(rapid.SampledFrom([]types.SSHAuthorizedKey{"k1", "k2"}), 0, 2, rapid.ID[types.SSHAuthorizedKey]).Draw(t, "keys"); len(keys) > 0 {
+	if keys := rapid.SliceOfNDistinct(rapid.SampledFrom([]types.SSHAuthorizedKey{"k1", "k2"}), 0, 2, rapid.ID[types.SSHAuthorizedKey]).
+		Draw(t, "keys"); len(keys) > 0 {
 		c.Passwd.Users = []types.PasswdUser{{Name: "core", SSHAuthorizedKeys: keys}}
 	}
 	return c
@@ -254,7 +258,8 @@ func TestGarbageKeepsWhatMayBeNeeded(t *testing.T) {
 		var all []*v1alpha1.RenderedMachineConfig
 		pools := []string{"a", "b"}
 		for i := range rapid.IntRange(0, 20).Draw(t, "count") {
-			r := rendered(rapid.SampledFrom(pools).Draw(t, "pool"), fmt.Sprint("r", i), time.Duration(rapid.IntRange(0, 72).Draw(t, "hours"))*time.Hour)
+			r := rendered(rapid.SampledFrom(pools).Draw(t, "pool"), fmt.Sprint("r", i),
+				time.Duration(rapid.IntRange(0, 72).Draw(t, "hours"))*time.Hour)
 			if rapid.IntRange(0, 4).Draw(t, "deleted") == 0 {
 				deleting(r)
 			}

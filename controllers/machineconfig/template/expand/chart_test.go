@@ -29,7 +29,9 @@ func TestTemplatesOfTheChart(t *testing.T) {
 		w.Sources[entry.Name()] = string(text)
 	}
 	w.PullSecret = `{"auths": {"registry.example.org": {}}}`
-	w.Config.Spec.Values.Raw = []byte(`{"maxPods": 42, "sysctl": {"vm.swappiness": 1}, "registryMirrors": {"docker.io": ["https://mirror.example.org"]}}`)
+	w.Config.Spec.Values.Raw = []byte(
+		`{"maxPods": 42, "sysctl": {"vm.swappiness": 1}, "registryMirrors": {"docker.io": ["https://mirror.example.org"]}}`,
+	)
 	files := contents(t, w)
 	for path, want := range map[string]string{
 		"/usr/local/share/ca-certificates/fleet-a.crt": "-----A\n-----B\n",
@@ -42,7 +44,9 @@ func TestTemplatesOfTheChart(t *testing.T) {
 			t.Errorf("%s: got %q, want %q in it", path, files[path], want)
 		}
 	}
-	if want := "\nclusterDNS: [\"10.0.0.10\",\"10.0.0.11\"]\nclusterDomain: \"cluster.local\"\n"; !strings.Contains(files["/etc/kubernetes/kubelet.conf"], want) {
+	if want := "\nclusterDNS: [\"10.0.0.10\",\"10.0.0.11\"]\nclusterDomain: \"cluster.local\"\n"; !strings.Contains(
+		files["/etc/kubernetes/kubelet.conf"], want,
+	) {
 		t.Errorf("kubelet.conf: %s", files["/etc/kubernetes/kubelet.conf"])
 	}
 	w.PullSecret, w.Config.Spec = "", world().Config.Spec

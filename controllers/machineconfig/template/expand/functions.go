@@ -113,7 +113,8 @@ func valuesOf(w World) (map[string]any, error) {
 	if w.PullSecret != "" {
 		var compact bytes.Buffer
 		if json.Compact(&compact, []byte(w.PullSecret)) != nil {
-			return nil, invalid("the Secret that spec.pullSecretRef of the ControllerConfig names must have JSON under " + corev1.DockerConfigJsonKey)
+			return nil,
+				invalid("the Secret that spec.pullSecretRef of the ControllerConfig names must have JSON under " + corev1.DockerConfigJsonKey)
 		}
 		secret = compact.String()
 	}

@@ -77,7 +77,9 @@ func Render(w World) ([]*v1alpha1.MachineConfig, error) {
 	}
 	for _, role := range w.Config.Spec.Roles {
 		if !regexp.MustCompile(roleForm).MatchString(role) {
-			return nil, &Error{Template: "of all names", Fact: fmt.Sprintf("spec.roles of the ControllerConfig has %.70q; a role must have lower-case letters, digits and dashes, and at most 63 of them", role)}
+			return nil, &Error{Template: "of all names", Fact: fmt.Sprintf(
+				"spec.roles of the ControllerConfig has %.70q; a role must have lower-case letters, digits and dashes, and at most 63 of them", role,
+			)}
 		}
 	}
 	values, err := valuesOf(w)
@@ -99,7 +101,9 @@ func Render(w World) ([]*v1alpha1.MachineConfig, error) {
 	slices.SortFunc(all, func(a, b *v1alpha1.MachineConfig) int { return strings.Compare(a.Name, b.Name) })
 	for i := range len(all) - 1 {
 		if all[i].Name == all[i+1].Name { // 00-a-b is that of name b and role a, and of no name and role a-b; so are others
-			return nil, &Error{Template: "of all names", Fact: fmt.Sprintf("two templates result in MachineConfig %s. Rename one, or a role.", all[i].Name)}
+			return nil, &Error{
+				Template: "of all names", Fact: fmt.Sprintf("two templates result in MachineConfig %s. Rename one, or a role.", all[i].Name),
+			}
 		}
 	}
 	return all, nil

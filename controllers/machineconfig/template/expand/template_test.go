@@ -19,7 +19,9 @@ func world(templates ...string) World {
 	w.Config.Spec = v1alpha1.ControllerConfigSpec{
 		Roles: []string{"worker"}, ClusterDNS: []string{"10.0.0.10", "10.0.0.11"}, ClusterDomain: "cluster.local", OSImageURL: "os:1",
 		CABundles: []v1alpha1.CABundle{{Name: "a", PEM: "-----A\n-----B\n"}}, Images: map[string]string{"pause": "pause:3"},
-		Values: runtime.RawExtension{Raw: []byte(`{"maxPods": 250, "ratio": 0.5, "nested": {"secret": "hush"}, "list": ["x", "y"], "big": 123456789012345678901234567890}`)},
+		Values: runtime.RawExtension{
+			Raw: []byte(`{"maxPods": 250, "ratio": 0.5, "nested": {"secret": "hush"}, "list": ["x", "y"], "big": 123456789012345678901234567890}`),
+		},
 	}
 	for i := 0; i+1 < len(templates); i += 2 {
 		w.Sources[templates[i]] = templates[i+1]
@@ -96,7 +98,8 @@ fips: true
 	if diff := cmp.Diff(want, string(c.Spec.Config.Raw)); diff != "" {
 		t.Error(diff)
 	}
-	if c.Name != "05-worker-b" || c.Labels[v1alpha1.LabelRole] != "worker" || c.Annotations[v1alpha1.AnnotationGeneratedBy] != v1alpha1.GeneratedFromTemplate ||
+	if c.Name != "05-worker-b" || c.Labels[v1alpha1.LabelRole] != "worker" ||
+		c.Annotations[v1alpha1.AnnotationGeneratedBy] != v1alpha1.GeneratedFromTemplate ||
 		c.Spec.KernelType != v1alpha1.KernelRealtime || !c.Spec.FIPS {
 		t.Errorf("%+v", c)
 	}
@@ -105,7 +108,8 @@ fips: true
 // A template of a role replaces that for all roles; one that results in nothing creates no
 // MachineConfig.
 func TestRoles(t *testing.T) {
-	w := world("00-a.yaml", `kernelArguments: [all]`, "00-a.gpu.yaml", `kernelArguments: [gpu]`, "10-b.yaml", `{{ if eq .Role "gpu" }}fips: true{{ end }}`,
+	w := world("00-a.yaml", `kernelArguments: [all]`, "00-a.gpu.yaml", `kernelArguments: [gpu]`, "10-b.yaml",
+		`{{ if eq .Role "gpu" }}fips: true{{ end }}`,
 		"20-c.other.yaml", `{{ .Broken }}`)
 	w.Config.Spec.Roles = []string{"worker", "gpu", "worker"}
 	all, err := Render(w)
@@ -140,26 +144,32 @@ func TestRefusals(t *testing.T) {
 		w    World
 		want string
 	}{
-		"a name":                 {world("a.yaml", ""), "template a.yaml: the name must be NN-name.yaml"},
-		"a name of a path":       {world("00-../a.yaml", ""), "the name must be"},
-		"too many":               {many, "there are 257 templates"},
-		"too large":              {world("00-a.yaml", strings.Repeat(" ", MaxSource+1)), "at most 262144"},
-		"a role":                 {role, "a role must have"},
-		"the same result":        {ambiguous, "two templates result in MachineConfig 00-x-a-b"},
-		"syntax":                 {world("00-a.yaml", "{{ if }}"), "it cannot be parsed"},
-		"a missing value":        {world("00-a.yaml", "{{ .Values.none }}"), `map has no entry for key "none"`},
-		"a missing field":        {world("00-a.yaml", "{{ .None }}"), `map has no entry for key "None"`},
-		"printf":                 {world("00-a.yaml", `{{ printf "%1000000d" 1 }}`), `function "printf" does not exist`},
-		"a function in a pipe":   {world("00-a.yaml", `{{ if (html "a" | print) }}{{ end }}`), `does not exist`},
-		"a function in else":     {world("00-a.yaml", `{{ if false }}{{ else }}{{ with 1 }}{{ urlquery "a" }}{{ end }}{{ end }}`), `does not exist`},
+		"a name":               {world("a.yaml", ""), "template a.yaml: the name must be NN-name.yaml"},
+		"a name of a path":     {world("00-../a.yaml", ""), "the name must be"},
+		"too many":             {many, "there are 257 templates"},
+		"too large":            {world("00-a.yaml", strings.Repeat(" ", MaxSource+1)), "at most 262144"},
+		"a role":               {role, "a role must have"},
+		"the same result":      {ambiguous, "two templates result in MachineConfig 00-x-a-b"},
+		"syntax":               {world("00-a.yaml", "{{ if }}"), "it cannot be parsed"},
+		"a missing value":      {world("00-a.yaml", "{{ .Values.none }}"), `map has no entry for key "none"`},
+		"a missing field":      {world("00-a.yaml", "{{ .None }}"), `map has no entry for key "None"`},
+		"printf":               {world("00-a.yaml", `{{ printf "%1000000d" 1 }}`), `function "printf" does not exist`},
+		"a function in a pipe": {world("00-a.yaml", `{{ if (html "a" | print) }}{{ end }}`), `does not exist`},
+		"a function in else": {
+			world("00-a.yaml", `{{ if false }}{{ else }}{{ with 1 }}{{ urlquery "a" }}{{ end }}{{ end }}`), `does not exist`,
+		},
 		"a function in a define": {world("00-a.yaml", `{{ define "x" }}{{ call .Role }}{{ end }}`), `does not exist`},
 		"the counter":            {world("00-a.yaml", `{{ step }}`), `function "step" does not exist`},
 		"a long loop":            {world("00-a.yaml", `{{ range 1000000000 }}{{ end }}`), "more than 10000 rounds"},
-		"loops in loops":         {world("00-a.yaml", `{{ range 1000 }}{{ range 1000 }}{{ range 1000 }}{{ end }}{{ end }}{{ end }}`), "more than 10000 rounds"},
-		"recursion":              {world("00-a.yaml", `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`), "more than 10000 rounds"},
-		"calls of calls":         {world("00-a.yaml", calls+`{{ template "l40" }}`), "more than 10000 rounds"},
-		"doubling":               {world("00-a.yaml", doubling), "its functions return more than"},
-		"a large result":         {world("00-a.yaml", `{{ range 9000 }}`+strings.Repeat("x", 200)+`{{ end }}`), "it results in more than 1048576 bytes"},
+		"loops in loops": {
+			world("00-a.yaml", `{{ range 1000 }}{{ range 1000 }}{{ range 1000 }}{{ end }}{{ end }}{{ end }}`), "more than 10000 rounds",
+		},
+		"recursion":      {world("00-a.yaml", `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`), "more than 10000 rounds"},
+		"calls of calls": {world("00-a.yaml", calls+`{{ template "l40" }}`), "more than 10000 rounds"},
+		"doubling":       {world("00-a.yaml", doubling), "its functions return more than"},
+		"a large result": {
+			world("00-a.yaml", `{{ range 9000 }}`+strings.Repeat("x", 200)+`{{ end }}`), "it results in more than 1048576 bytes",
+		},
 		"an indent":              {world("00-a.yaml", `{{ indent 1000000 "a" }}`), "expected an indent from 0 to 64"},
 		"a list of no strings":   {world("00-a.yaml", `{{ join "," .CABundles }}`), "expected a list of strings"},
 		"no YAML":                {world("00-a.yaml", `files: [`), "it is no object of YAML"},
@@ -186,8 +196,10 @@ func TestRefusals(t *testing.T) {
 func TestErrorsHaveNoValues(t *testing.T) {
 	for _, text := range []string{
 		`{{ .Values.nested.secret.more }}`, `{{ index .Values.nested.secret "a" "b" }}`, `{{ join .Values.nested.secret .Values.nested }}`,
-		`files: {{ .Values.nested.secret }}`, `kernelType: {{ .Values.nested.secret }}x: [`, `units: [{name: a.service, contents: {{ .Values.nested.secret }}]`,
-		`files: [{path: /a, mode: {{ .Values.nested.secret }}, contents: ""}]`, `{{ indent .Values.nested.secret "a" }}`, `{{ lt .Values.nested.secret 3 }}`,
+		`files: {{ .Values.nested.secret }}`, `kernelType: {{ .Values.nested.secret }}x: [`,
+		`units: [{name: a.service, contents: {{ .Values.nested.secret }}]`,
+		`files: [{path: /a, mode: {{ .Values.nested.secret }}, contents: ""}]`, `{{ indent .Values.nested.secret "a" }}`,
+		`{{ lt .Values.nested.secret 3 }}`,
 	} {
 		if _, err := Render(world("00-a.yaml", text)); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", text, err)
@@ -198,9 +210,10 @@ func TestErrorsHaveNoValues(t *testing.T) {
 // FuzzRender renders any text: it returns, and what it returns is valid.
 func FuzzRender(f *testing.F) {
 	for _, seed := range []string{
-		`kernelArguments: [{{ quote .ClusterDomain }}]`, `{{ range .CABundles }}{{ .PEM }}{{ end }}`, `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`,
-		`files: [{path: /a, contents: {{ toJSON .Values }}}]`, `{{ $x := 1 }}{{ range $i := 5 }}{{ $x }}{{ break }}{{ end }}`, `{{ with .Values }}{{ .maxPods }}{{ end }}`,
-		`{{- /* */ -}}`, "units:\n- name: a.service\n", `{{ index .Values "maxPods" | len }}`, strings.Repeat("(", 100),
+		`kernelArguments: [{{ quote .ClusterDomain }}]`, `{{ range .CABundles }}{{ .PEM }}{{ end }}`,
+		`{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, `files: [{path: /a, contents: {{ toJSON .Values }}}]`,
+		`{{ $x := 1 }}{{ range $i := 5 }}{{ $x }}{{ break }}{{ end }}`, `{{ with .Values }}{{ .maxPods }}{{ end }}`, `{{- /* */ -}}`,
+		"units:\n- name: a.service\n", `{{ index .Values "maxPods" | len }}`, strings.Repeat("(", 100),
 	} {
 		f.Add(seed)
 	}

@@ -156,7 +156,8 @@ func (p plan) isReassigned(m member) bool {
 // healthy. A Node that is cordoned is not meant: the daemon removes its own cordon before it is
 // done. Nor is one that may be not Ready because of an API server.
 func (p plan) isBrokenByAbandoned(m member) bool {
-	return !p.Unsettled && m.isDone() && !m.isHealthy() && !m.Spec.Unschedulable && slices.Contains(p.Pool.Status.AbandonedMachineConfigs, m.desired)
+	return !p.Unsettled && m.isDone() && !m.isHealthy() && !m.Spec.Unschedulable &&
+		slices.Contains(p.Pool.Status.AbandonedMachineConfigs, m.desired)
 }
 
 // taints returns which Nodes get and lose the taint that keeps pods away from Nodes that are going

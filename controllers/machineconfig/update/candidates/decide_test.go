@@ -53,7 +53,8 @@ func TestStatus(t *testing.T) {
 	scenario.Run(t, "testdata/status.txt", func(t *testing.T, s scenario.Scenario) string {
 		got := Decide(read(t, s)).Status
 		lines := []string{fmt.Sprintf("machines %d, updated %d, ready %d, unavailable %d, degraded %d; completed %s",
-			got.MachineCount, got.UpdatedMachineCount, got.ReadyMachineCount, got.UnavailableMachineCount, got.DegradedMachineCount, got.CompletedMachineConfig)}
+			got.MachineCount, got.UpdatedMachineCount, got.ReadyMachineCount, got.UnavailableMachineCount,
+			got.DegradedMachineCount, got.CompletedMachineConfig)}
 		for _, c := range got.Conditions {
 			lines = append(lines, fmt.Sprintf("%s %s/%s: %s", c.Type, c.Status, c.Reason, c.Message))
 			if c.LastTransitionTime.Time != start || c.ObservedGeneration != 3 {
@@ -120,7 +121,9 @@ func setPool(t *testing.T, w *World, key, value string) {
 	case "rollout":
 		w.Pool.Spec.Rollout = v1alpha1.RolloutType(value)
 	case "rendering":
-		w.Pool.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolRenderDegraded, Status: metav1.ConditionTrue, Message: "MachineConfig x is invalid."}}
+		w.Pool.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.PoolRenderDegraded, Status: metav1.ConditionTrue, Message: "MachineConfig x is invalid."},
+		}
 	default:
 		t.Fatalf("pool: %s", key)
 	}
@@ -155,7 +158,9 @@ func node(t *testing.T, words []string) *corev1.Node {
 			t.Fatalf("node: %s", key)
 		}
 	}
-	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionStatus(values["ready"])})
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionStatus(values["ready"]),
+	})
 	n.Annotations = map[string]string{
 		"machine-config-daemon.v1.openshift.com/currentConfig": values["current"],
 		"machine-config-daemon.v1.openshift.com/desiredConfig": values["desired"],
@@ -184,7 +189,9 @@ func TestDecideFromCacheRequestsLiveNodes(t *testing.T) {
 
 // The prefix is a setting; annotations of others are not read.
 func TestAnnotationsOfOtherPrefixesAreNotRead(t *testing.T) {
-	w := World{Now: start, Live: true, Prefix: "example.com", Pool: &v1alpha1.MachineConfigPool{}, Nodes: []*corev1.Node{node(t, []string{"n1"})}}
+	w := World{
+		Now: start, Live: true, Prefix: "example.com", Pool: &v1alpha1.MachineConfigPool{}, Nodes: []*corev1.Node{node(t, []string{"n1"})},
+	}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	if v := Decide(w); len(v.Assign) != 0 {
 		t.Errorf("assigned %v", v.Assign)
@@ -197,7 +204,10 @@ func TestAnnotationsOfOtherPrefixesAreNotRead(t *testing.T) {
 
 // The time of a condition is that of its last change of status.
 func TestStatusConditionKeepsTime(t *testing.T) {
-	w := World{Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{}, Nodes: []*corev1.Node{node(t, []string{"n1"})}}
+	w := World{
+		Now: start, Live: true, Prefix: v1alpha1.DaemonPrefix, Pool: &v1alpha1.MachineConfigPool{},
+		Nodes: []*corev1.Node{node(t, []string{"n1"})},
+	}
 	w.Pool.Status.CurrentMachineConfig = "b"
 	w.Pool.Status = Decide(w).Status
 	w.Now = start.Add(time.Hour)
@@ -246,7 +256,8 @@ func TestMembers(t *testing.T) {
 	}
 	var nodes []*corev1.Node
 	for name, labels := range map[string]string{
-		"n1": "worker", "n2": "worker infra", "n3": "worker infra gpu", "n4": "other", "n5": "worker", "n6": "worker", "n7": "worker", "n0": "worker",
+		"n1": "worker", "n2": "worker infra", "n3": "worker infra gpu", "n4": "other", "n5": "worker", "n6": "worker", "n7": "worker",
+		"n0": "worker",
 	} {
 		n := node(t, []string{name})
 		for label := range strings.FieldsSeq(labels) {

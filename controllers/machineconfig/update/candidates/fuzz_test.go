@@ -28,7 +28,9 @@ func FuzzForgedNode(f *testing.F) {
 			v1alpha1.AnnotationDrainSince: since, v1alpha1.AnnotationCordonedBy: cordonedBy,
 		})
 		w := World{Now: start, Live: true, Prefix: prefix, Pool: &v1alpha1.MachineConfigPool{}}
-		w.Pool.Status = v1alpha1.MachineConfigPoolStatus{CurrentMachineConfig: "b", CompletedMachineConfig: "a", AbandonedMachineConfigs: []string{"c"}}
+		w.Pool.Status = v1alpha1.MachineConfigPoolStatus{
+			CurrentMachineConfig: "b", CompletedMachineConfig: "a", AbandonedMachineConfigs: []string{"c"},
+		}
 		w.Nodes = []*corev1.Node{node(t, []string{"waits"}), asking(t, "drain-b", "updates", "desired=b", "state=working"), forged}
 		v := Decide(w)
 		for _, a := range v.Assign {

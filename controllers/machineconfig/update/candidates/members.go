@@ -67,7 +67,9 @@ func selectors(pools []*v1alpha1.MachineConfigPool) map[string]labels.Selector {
 
 // resolve returns the pool of a Node, "" for none, and the pools that have a conflict because of
 // it.
-func resolve(pools []*v1alpha1.MachineConfigPool, selecting map[string]labels.Selector, node *corev1.Node, referring []string) (owner string, others []string) {
+func resolve(
+	pools []*v1alpha1.MachineConfigPool, selecting map[string]labels.Selector, node *corev1.Node, referring []string,
+) (owner string, others []string) {
 	var byReference, bySelector []*v1alpha1.MachineConfigPool
 	for _, pool := range pools {
 		if slices.Contains(referring, pool.Name) {

@@ -126,7 +126,8 @@ func (p plan) answer(m member, value string) (do Answer, why string) {
 		return Refuse, "the request is unknown"
 	case config != m.desired || config == "":
 		return Refuse, "it was not assigned that configuration"
-	case config != p.target && config != p.Pool.Status.CompletedMachineConfig && !slices.Contains(p.Pool.Status.AbandonedMachineConfigs, config):
+	case config != p.target && config != p.Pool.Status.CompletedMachineConfig &&
+		!slices.Contains(p.Pool.Status.AbandonedMachineConfigs, config):
 		return Refuse, "the configuration is none of the pool"
 	}
 	return Drain, ""

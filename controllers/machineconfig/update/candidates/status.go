@@ -33,7 +33,8 @@ const (
 func (p plan) status() v1alpha1.MachineConfigPoolStatus {
 	s := *p.Pool.Status.DeepCopy()
 	s.ObservedGeneration = p.Pool.Generation
-	s.MachineCount, s.UpdatedMachineCount, s.ReadyMachineCount, s.UnavailableMachineCount, s.DegradedMachineCount = int32(len(p.members)), 0, 0, 0, 0
+	s.MachineCount, s.UpdatedMachineCount, s.ReadyMachineCount, s.UnavailableMachineCount, s.DegradedMachineCount = int32(len(p.members)), 0,
+		0, 0, 0
 	for _, m := range p.members {
 		isUpdated := p.isUpdated(m)
 		add(&s.UpdatedMachineCount, isUpdated)
@@ -85,9 +86,11 @@ func (p plan) updated(s v1alpha1.MachineConfigPoolStatus, isUpdated bool) metav1
 	case p.Problem != "":
 		return condition(v1alpha1.PoolUpdated, false, ReasonNodesUnknown, p.Problem)
 	case isUpdated:
-		return condition(v1alpha1.PoolUpdated, true, ReasonAllUpdated, fmt.Sprintf("All %d Nodes have %s and are available to pods.", s.MachineCount, p.target))
+		return condition(v1alpha1.PoolUpdated, true, ReasonAllUpdated,
+			fmt.Sprintf("All %d Nodes have %s and are available to pods.", s.MachineCount, p.target))
 	}
-	return condition(v1alpha1.PoolUpdated, false, ReasonNotUpdated, fmt.Sprintf("%d of %d Nodes have %s and are available to pods.", s.ReadyMachineCount, s.MachineCount, p.target))
+	return condition(v1alpha1.PoolUpdated, false, ReasonNotUpdated,
+		fmt.Sprintf("%d of %d Nodes have %s and are available to pods.", s.ReadyMachineCount, s.MachineCount, p.target))
 }
 
 func (p plan) updating(s v1alpha1.MachineConfigPoolStatus, isUpdated bool) metav1.Condition {
@@ -99,9 +102,11 @@ func (p plan) updating(s v1alpha1.MachineConfigPoolStatus, isUpdated bool) metav
 	case isUpdated:
 		return condition(v1alpha1.PoolUpdating, false, ReasonAllUpdated, fmt.Sprintf("All %d Nodes have %s.", s.MachineCount, p.target))
 	case p.Pool.Spec.Paused:
-		return condition(v1alpha1.PoolUpdating, false, ReasonPaused, "The pool is paused, and no further Node is assigned "+p.target+". "+p.explain())
+		return condition(v1alpha1.PoolUpdating, false, ReasonPaused,
+			"The pool is paused, and no further Node is assigned "+p.target+". "+p.explain())
 	case p.Hold != "":
-		return condition(v1alpha1.PoolUpdating, false, ReasonHeld, fmt.Sprintf("No further Node is assigned %s while deletions are held: %s. %s", p.target, p.Hold, p.explain()))
+		return condition(v1alpha1.PoolUpdating, false, ReasonHeld,
+			fmt.Sprintf("No further Node is assigned %s while deletions are held: %s. %s", p.target, p.Hold, p.explain()))
 	case p.invalid != nil:
 		return condition(v1alpha1.PoolUpdating, false, ReasonInvalidBudget, "No Node is assigned "+p.target+": "+p.invalid.Error())
 	}
@@ -181,7 +186,8 @@ func (p plan) nodeDegraded(s v1alpha1.MachineConfigPoolStatus) metav1.Condition 
 
 // degraded returns the condition that sums up the others.
 func (p plan) degraded(nodes metav1.Condition) metav1.Condition {
-	if rendering := meta.FindStatusCondition(p.Pool.Status.Conditions, v1alpha1.PoolRenderDegraded); rendering != nil && rendering.Status == metav1.ConditionTrue {
+	if rendering := meta.FindStatusCondition(p.Pool.Status.Conditions, v1alpha1.PoolRenderDegraded); rendering != nil &&
+		rendering.Status == metav1.ConditionTrue {
 		return condition(v1alpha1.PoolDegraded, true, ReasonRenderDegraded, rendering.Message)
 	}
 	return condition(v1alpha1.PoolDegraded, nodes.Status == metav1.ConditionTrue, nodes.Reason, nodes.Message)
@@ -192,5 +198,6 @@ func (p plan) conflict() metav1.Condition {
 		return condition(v1alpha1.PoolNodeConflict, false, ReasonNodesExclusive, "No other pool has the same right to a Node.")
 	}
 	return condition(v1alpha1.PoolNodeConflict, true, ReasonNodesShared, fmt.Sprintf(
-		"Another pool has the same right to %d Nodes, which are not updated by this one: %s. Change a nodeSelector, a priority or a machineRef.", len(p.Conflicts), listed(p.Conflicts)))
+		"Another pool has the same right to %d Nodes, which are not updated by this one: %s. Change a nodeSelector, a priority or a machineRef.",
+		len(p.Conflicts), listed(p.Conflicts)))
 }

@@ -46,7 +46,9 @@ func (s *simulated) node() *corev1.Node {
 	}
 	if !s.noDaemon {
 		prefix := v1alpha1.DaemonPrefix
-		n.Annotations = map[string]string{prefix.CurrentConfig(): s.current, prefix.DesiredConfig(): s.desired, prefix.State(): s.state, prefix.Reason(): s.reason}
+		n.Annotations = map[string]string{
+			prefix.CurrentConfig(): s.current, prefix.DesiredConfig(): s.desired, prefix.State(): s.state, prefix.Reason(): s.reason,
+		}
 	}
 	n.Spec.Unschedulable = s.cordonedByDaemon || s.cordonedByUser
 	if s.tainted {
@@ -124,7 +126,8 @@ func (f *fleet) join() {
 }
 
 func (f *fleet) limit() {
-	most := rapid.SampledFrom([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("40%")}).Draw(f.t, "maxUnavailable")
+	most := rapid.SampledFrom([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromInt32(2), intstr.FromString("40%")}).
+		Draw(f.t, "maxUnavailable")
 	f.pool.Spec.MaxUnavailable = &most
 }
 
@@ -186,7 +189,8 @@ func (f *fleet) pass() (assigned int) {
 		f.assign(a)
 		assigned++
 		if after := f.missing(); after > max(before, f.most()) {
-			f.t.Fatalf("%s was assigned %s: %d Nodes do not serve, %d did not before, maxUnavailable is %d", a.Node.Name, a.Config, after, before, f.most())
+			f.t.Fatalf("%s was assigned %s: %d Nodes do not serve, %d did not before, maxUnavailable is %d",
+				a.Node.Name, a.Config, after, before, f.most())
 		}
 	}
 	for _, s := range f.nodes {

@@ -34,8 +34,10 @@ func main() {
 	flag.StringVar(&o.socket, "socket", "", "absolute `path` of the unix socket to listen on")
 	flag.StringVar(&o.endpoints, "endpoints", "", "`URLs` of EC2 that requests may go to, split at commas; the default are those of AWS")
 	flag.StringVar(&o.stsEndpoint, "sts-endpoint", "", "`URL` of STS; the default is that of AWS in the region of the class")
-	flag.StringVar(&o.tokenDirs, "token-dirs", "", "absolute `paths`, split at commas, of folders whose files Secrets may name as tokens of workload identities")
-	flag.StringVar(&o.metricsAddress, "metrics-address", "", "`address` that serves the metrics of requests to the cloud at /metrics; none by default")
+	flag.StringVar(&o.tokenDirs, "token-dirs", "",
+		"absolute `paths`, split at commas, of folders whose files Secrets may name as tokens of workload identities")
+	flag.StringVar(&o.metricsAddress, "metrics-address", "",
+		"`address` that serves the metrics of requests to the cloud at /metrics; none by default")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the first context
 	err := run(ctx, o)

@@ -25,7 +25,9 @@ import (
 
 // The process serves the driver on its socket, for the endpoints of its flags.
 func TestServes(t *testing.T) {
-	cloud := httptest.NewServer(ec2test.New(ec2test.Settings{Region: "eu-west-1", AccessKeys: map[string]string{"AKIAIOSFODNN7EXAMPLE": "secret"}}))
+	cloud := httptest.NewServer(ec2test.New(ec2test.Settings{
+		Region: "eu-west-1", AccessKeys: map[string]string{"AKIAIOSFODNN7EXAMPLE": "secret"},
+	}))
 	defer cloud.Close()
 	folder, err := os.MkdirTemp("", "mcf") //nolint:usetesting // the name of t.TempDir() is too long for a socket
 	if err != nil {

@@ -41,11 +41,14 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("azure-driver", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.StringVar(&o.socket, "socket", "", "absolute `path` of the unix socket to listen on")
-	flags.IntVar(&o.replicas, "replicas", 1, "`number` of replicas of the fleet, among which the limits of subscriptions are divided equally where replicas do not send their share")
+	flags.IntVar(&o.replicas, "replicas", 1,
+		"`number` of replicas of the fleet, among which the limits of subscriptions are divided equally where replicas do not send their share")
 	flags.StringVar(&o.tokens, "token-directory", "", "`path` of the folder with all tokens of workload identity (default: Gardener's)")
 	flags.StringVar(&o.metrics, "metrics-address", "", "`address` on which /metrics is served (default: not served)")
-	flags.StringVar(&o.endpoint, "endpoint", "", "`URL` of a server in place of AzurePublic, for tests: it answers for Resource Manager and Entra ID")
-	flags.StringVar(&o.certificates, "ca-file", "", "`file` with the certificates of the authorities that --endpoint has a certificate of, PEM")
+	flags.StringVar(&o.endpoint, "endpoint", "",
+		"`URL` of a server in place of AzurePublic, for tests: it answers for Resource Manager and Entra ID")
+	flags.StringVar(&o.certificates, "ca-file", "",
+		"`file` with the certificates of the authorities that --endpoint has a certificate of, PEM")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -49,14 +49,16 @@ func TestServe(t *testing.T) {
 		}
 	}()
 	socket, certificates := filepath.Join(folder, "s"), filepath.Join(folder, "ca.pem")
-	if err := os.WriteFile(certificates, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(certificates,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	metrics := freeAddress(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		o, err := parse([]string{"--socket=" + socket, "--endpoint=" + server.URL, "--ca-file=" + certificates, "--metrics-address=" + metrics}, io.Discard)
+		o, err := parse([]string{"--socket=" + socket, "--endpoint=" + server.URL, "--ca-file=" + certificates, "--metrics-address=" + metrics},
+			io.Discard)
 		if err == nil {
 			err = run(ctx, o)
 		}
@@ -69,9 +71,12 @@ func TestServe(t *testing.T) {
 	of := driver.Target{
 		Machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "m", UID: "uid"}},
 		Class: &v1alpha1.MachineClass{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "c"}, Provider: azure.Provider, ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "c"}, Provider: azure.Provider,
+			ProviderSpec: runtime.RawExtension{Raw: []byte(spec)},
 		},
-		Secret: map[string][]byte{"clientID": []byte("c"), "clientSecret": []byte("s3cret-of-c"), "tenantID": []byte("t"), "subscriptionID": []byte("s")},
+		Secret: map[string][]byte{
+			"clientID": []byte("c"), "clientSecret": []byte("s3cret-of-c"), "tenantID": []byte("t"), "subscriptionID": []byte("s"),
+		},
 	}
 	const timeout = 20 * time.Second
 	listening, cancelListening := context.WithTimeout(t.Context(), timeout)
@@ -86,7 +91,8 @@ func TestServe(t *testing.T) {
 	if err != nil || resp.ProviderID != "azure:///subscriptions/s/resourceGroups/shoot--a/providers/Microsoft.Compute/virtualMachines/m" {
 		t.Errorf("%+v, %v; want the VM", resp, err)
 	}
-	if text := get(t, "http://"+metrics+"/metrics"); !strings.Contains(text, `mcm_cloud_api_requests_total{provider="azure",service="virtual_machine_create"} 1`) {
+	if text := get(t, "http://"+metrics+"/metrics"); !strings.Contains(text,
+		`mcm_cloud_api_requests_total{provider="azure",service="virtual_machine_create"} 1`) {
 		t.Errorf("the request is not counted:\n%s", text)
 	}
 	cancel()

@@ -204,7 +204,8 @@ func TestServe(t *testing.T) {
 		}
 	}
 	want := []azuretest.Resource{{ID: vm, State: "Succeeded", Tags: map[string]string{"a": "b"}}}
-	if _, all, err := send(t.Context(), http.MethodGet, pathResources, ""); cmp.Diff(want, all.Resources) != "" || len(all.Created) != 0 || all.Stopped || err != nil {
+	if _, all, err := send(t.Context(), http.MethodGet, pathResources, ""); cmp.Diff(want, all.Resources) != "" || len(all.Created) != 0 ||
+		all.Stopped || err != nil {
 		t.Errorf("the inventory is %+v, %v", all, err)
 	}
 	goes, leave := context.WithCancel(t.Context())
@@ -235,7 +236,12 @@ func TestFlags(t *testing.T) {
 	if _, err := parse(required, io.Discard); err != nil {
 		t.Error(err)
 	}
-	for _, args := range [][]string{nil, {"--certificate=c"}, append(required, "word"), append(required, "--boot=x"), append(required, "--create-time=-1s"), append(required, "--burst=0")} {
+	for _, args := range [][]string{
+		nil,
+		{"--certificate=c"},
+		append(required, "word"), append(required, "--boot=x"), append(required, "--create-time=-1s"),
+		append(required, "--burst=0"),
+	} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v is accepted", args)
 		}

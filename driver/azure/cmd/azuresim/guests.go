@@ -91,8 +91,10 @@ func (g *guests) start(ctx context.Context, id string, vm azuretest.Resource) er
 	name, _ := profile["computerName"].(string)
 	var created cloudapi.Instance
 	err = g.send(ctx, cloudapi.PathAllInstances, cloudapi.HostedInstance{
-		CreateInstanceRequest: cloudapi.CreateInstanceRequest{Name: strings.ToLower(name), ClientToken: id, Tags: vm.Tags, Boot: g.boot, UserData: userData},
-		ProviderID:            providerID(vm.ID),
+		CreateInstanceRequest: cloudapi.CreateInstanceRequest{
+			Name: strings.ToLower(name), ClientToken: id, Tags: vm.Tags, Boot: g.boot, UserData: userData,
+		},
+		ProviderID: providerID(vm.ID),
 	}, &created)
 	if err != nil {
 		return err
@@ -143,7 +145,8 @@ func (g *guests) send(ctx context.Context, path string, body, out any) error {
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.cloudsim+path, bytes.NewReader(raw)) //nolint:gosec // the lab names its own cloudsim
+	//nolint:gosec // the lab names its own cloudsim
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.cloudsim+path, bytes.NewReader(raw))
 	if err != nil {
 		return err
 	}

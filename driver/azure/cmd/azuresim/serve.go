@@ -63,7 +63,8 @@ func serve(ctx context.Context, o options, listener net.Listener, log *slog.Logg
 		return err
 	}
 	// Complete before the first connection is accepted.
-	if err := os.WriteFile(o.certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}), 0o600); err != nil {
+	if err := os.WriteFile(o.certificate,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}), 0o600); err != nil {
 		return err
 	}
 	cloud := azuretest.New(azuretest.Config{
@@ -100,8 +101,9 @@ func newCertificate(host string, now time.Time) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "azuresim"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor), IPAddresses: []net.IP{net.ParseIP(host)},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "azuresim"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),
+		IPAddresses: []net.IP{net.ParseIP(host)}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -150,7 +152,8 @@ func handler(cloud *azuretest.Cloud) http.Handler {
 	mux.HandleFunc("POST "+pathStop, func(w http.ResponseWriter, r *http.Request) {
 		var toStop requestToStop
 		if err := read(w, r, &toStop); err != nil || toStop.Number < 1 {
-			http.Error(w, "expected a JSON object with the number of a request, from 1, and whether to stop it after its effect", http.StatusBadRequest)
+			http.Error(w,
+				"expected a JSON object with the number of a request, from 1, and whether to stop it after its effect", http.StatusBadRequest)
 			return
 		}
 		cloud.Stop(toStop.Number, toStop.After)

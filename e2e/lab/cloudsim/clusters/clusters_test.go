@@ -66,7 +66,8 @@ func TestVMsJoinTheClusterOfTheirUserData(t *testing.T) {
 		h.SetHealth("lost", guest.NotReady)
 		synctest.Wait()
 		for server, want := range map[string]map[string]guest.Health{
-			"": {"first": guest.Healthy}, "https://a": {"a1": guest.Healthy, "a2": guest.Healthy}, "https://b": {"b": guest.NotReady}, "https://idle": {},
+			"": {"first": guest.Healthy}, "https://a": {"a1": guest.Healthy, "a2": guest.Healthy}, "https://b": {"b": guest.NotReady},
+			"https://idle": {},
 		} {
 			if !maps.Equal(all[server].on, want) {
 				t.Errorf("VMs of cluster %q: expected %v, got %v", server, want, all[server].on)

@@ -236,7 +236,9 @@ func TestVolumes(t *testing.T) {
 	}
 	sees("vol-1")
 	args := s.runs()
-	for flag, want := range map[string]string{"--volumes": filepath.Join(s.dir, "volumes"), "--attached": filepath.Join(s.vmDir(), attachedFolder)} {
+	for flag, want := range map[string]string{
+		"--volumes": filepath.Join(s.dir, "volumes"), "--attached": filepath.Join(s.vmDir(), attachedFolder),
+	} {
 		if at := slices.Index(args, flag); at < 0 || args[at+1] != want {
 			t.Errorf("arguments %q; want %s %s", args, flag, want)
 		}
@@ -428,7 +430,8 @@ func TestNodeIsInitialized(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "mine" || node.Labels[corev1.LabelTopologyZone] != "z" || node.Labels[corev1.LabelInstanceTypeStable] != "standard-4" {
+	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "mine" || node.Labels[corev1.LabelTopologyZone] != "z" ||
+		node.Labels[corev1.LabelInstanceTypeStable] != "standard-4" {
 		t.Errorf("taints %v, labels %v", node.Spec.Taints, node.Labels)
 	}
 	if !slices.Contains(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}) {

@@ -130,7 +130,9 @@ func (h *Host) reportConfig(ctx context.Context, v *vm, r lifecycle.Report) erro
 // daemonAnnotations are those of a Node that its daemon reads.
 func daemonAnnotations(annotations map[string]string) map[string]string {
 	prefix, found := v1alpha1.DaemonPrefix, map[string]string{}
-	for _, key := range []string{prefix.DesiredConfig(), prefix.CurrentConfig(), prefix.State(), prefix.DesiredDrain(), prefix.LastAppliedDrain()} {
+	for _, key := range []string{
+		prefix.DesiredConfig(), prefix.CurrentConfig(), prefix.State(), prefix.DesiredDrain(), prefix.LastAppliedDrain(),
+	} {
 		if value, ok := annotations[key]; ok {
 			found[key] = value
 		}

@@ -56,11 +56,13 @@ func TestDaemonUpdatesNode(t *testing.T) {
 		c.reports(corev1.ConditionFalse, waits)
 		c.pass(10 * time.Second)
 		c.reports(corev1.ConditionTrue, map[string]string{
-			prefix.DesiredConfig(): "x", prefix.CurrentConfig(): "x", prefix.State(): "working", prefix.DesiredDrain(): "uncordon-x", prefix.LastAppliedDrain(): "drain-x",
+			prefix.DesiredConfig(): "x", prefix.CurrentConfig(): "x", prefix.State(): "working", prefix.DesiredDrain(): "uncordon-x",
+			prefix.LastAppliedDrain(): "drain-x",
 		})
 		c.annotate(prefix.LastAppliedDrain(), "uncordon-x")
 		done := map[string]string{
-			prefix.DesiredConfig(): "x", prefix.CurrentConfig(): "x", prefix.State(): "done", prefix.DesiredDrain(): "uncordon-x", prefix.LastAppliedDrain(): "uncordon-x",
+			prefix.DesiredConfig(): "x", prefix.CurrentConfig(): "x", prefix.State(): "done", prefix.DesiredDrain(): "uncordon-x",
+			prefix.LastAppliedDrain(): "uncordon-x",
 		}
 		c.reports(corev1.ConditionTrue, done)
 		// working, drain, applying, verifying, rebooting, verifying, uncordon, done, and one that has

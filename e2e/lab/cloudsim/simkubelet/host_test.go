@@ -70,7 +70,9 @@ func (c *cloud) IsOff(string) {}
 func (c *cloud) Settings() cloudapi.Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return cloudapi.Settings{PodTerminationTime: cloudapi.Duration(c.termination), InPlaceUpdates: c.updates, RebootTime: cloudapi.Duration(c.reboot)}
+	return cloudapi.Settings{
+		PodTerminationTime: cloudapi.Duration(c.termination), InPlaceUpdates: c.updates, RebootTime: cloudapi.Duration(c.reboot),
+	}
 }
 
 func inCluster(t *testing.T, test func(c *cluster), objects ...runtime.Object) {
@@ -381,7 +383,8 @@ func TestReadinessIsRestored(t *testing.T) {
 		c.host.PowerOn(aVM())
 		synctest.Wait()
 		patch := []byte(`{"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}`)
-		if _, err := c.client.CoreV1().Nodes().Patch(c.t.Context(), "a", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := c.client.CoreV1().Nodes().Patch(c.t.Context(), "a", types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -103,7 +103,8 @@ func (h *Host) startPod(ctx context.Context, v *vm, pod *corev1.Pod) (time.Durat
 	if err != nil {
 		return guest.Never, err
 	}
-	_, err = h.cfg.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = h.cfg.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
 		return guest.Never, fmt.Errorf("start pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -155,7 +156,9 @@ func runningStatus(pod *corev1.Pod, hostIP string, now metav1.Time) corev1.PodSt
 		Phase: corev1.PodRunning, StartTime: &now, HostIP: hostIP, HostIPs: []corev1.HostIP{{IP: hostIP}},
 		PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
 	}
-	for _, kind := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+	} {
 		status.Conditions = append(status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
 	for _, c := range pod.Spec.Containers {

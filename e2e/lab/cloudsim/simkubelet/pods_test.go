@@ -73,7 +73,8 @@ func TestPodStarts(t *testing.T) {
 		c.host.PowerOn(aVM())
 		synctest.Wait()
 		status := c.pod().Status
-		if status.Phase != corev1.PodRunning || !runs(c.pod()) || status.HostIP != "10.64.0.2" || status.PodIP == "" || status.PodIP == status.HostIP {
+		if status.Phase != corev1.PodRunning || !runs(c.pod()) || status.HostIP != "10.64.0.2" || status.PodIP == "" ||
+			status.PodIP == status.HostIP {
 			t.Errorf("status %+v", status)
 		}
 		if s := status.ContainerStatuses; len(s) != 1 || s[0].State.Running == nil || !s[0].Ready {
@@ -202,7 +203,9 @@ func TestVolumesInUse(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 	}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{
-		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: "vol-1"}},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: "vol-1"},
+		},
 	}}
 	withClaim := func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{

@@ -32,7 +32,9 @@ func (c *cluster) setUpdates(u cloudapi.InPlaceUpdates) {
 func (c *cluster) says(reason string, change ...func(*corev1.Node)) {
 	c.t.Helper()
 	node := c.node("a")
-	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeInPlaceUpdate })
+	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == v1alpha1.NodeInPlaceUpdate
+	})
 	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
 		Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Now(),
 	})
@@ -63,7 +65,9 @@ func TestAgentUpdatesNode(t *testing.T) {
 		c.setUpdates(updates(""))
 		c.host.PowerOn(aVM())
 		synctest.Wait()
-		for _, reason := range []string{v1alpha1.NodeReasonCandidateForUpdate, v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful} {
+		for _, reason := range []string{
+			v1alpha1.NodeReasonCandidateForUpdate, v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful,
+		} {
 			c.says(reason)
 			c.expect(time.Minute, corev1.ConditionTrue, "")
 		}
@@ -76,7 +80,9 @@ func TestAgentUpdatesNode(t *testing.T) {
 			t.Errorf("%v after the result was reported", counts)
 		}
 		awaits := func(n *corev1.Node) {
-			n.Spec.Taints = []corev1.Taint{{Key: "his", Effect: corev1.TaintEffectNoSchedule}, {Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}}
+			n.Spec.Taints = []corev1.Taint{{Key: "his", Effect: corev1.TaintEffectNoSchedule}, {
+				Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule,
+			}}
 		}
 		c.says(v1alpha1.NodeReasonUpdateSuccessful, withoutResult, awaits)
 		c.pass(4 * time.Second)

@@ -58,7 +58,8 @@ func (h *Host) nodeChanged(before, after *corev1.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.byName[after.Name]
-	if v != nil && v.nodeUID == after.UID && v.health != guest.Frozen && (ready(after) != readiness(v.health) || concernsAgent(after) || h.cfg.Daemons && concernsDaemon(after)) {
+	if v != nil && v.nodeUID == after.UID && v.health != guest.Frozen &&
+		(ready(after) != readiness(v.health) || concernsAgent(after) || h.cfg.Daemons && concernsDaemon(after)) {
 		h.wake(v)
 	}
 }

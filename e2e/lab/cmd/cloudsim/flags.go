@@ -36,15 +36,19 @@ func parse(args []string, out io.Writer) (options, error) {
 	fs.StringVar(&opts.stateDir, "state-dir", "", "folder of the state (required)")
 	fs.StringVar(&opts.callLog, "call-log", "", "file to which each call is appended as a line of JSON (required)")
 	fs.StringVar(&opts.kubeconfig, "kubeconfig", "", "cluster that VMs join; without it they boot and join nothing")
-	fs.StringVar(&opts.clusters, "clusters", "", "folder with kubeconfigs of further clusters: a VM whose user data has a line 'server: URL' joins the one with that server")
-	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are simulated")
+	fs.StringVar(&opts.clusters, "clusters", "",
+		"folder with kubeconfigs of further clusters: a VM whose user data has a line 'server: URL' joins the one with that server")
+	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "",
+		"command that is a VM with a real kubelet, split at spaces; without it such VMs are simulated")
 	fs.BoolVar(&opts.daemons, "daemons", false, "simulated Nodes play machine-config-daemon")
 	fs.Uint64Var(&opts.seed, "seed", 0, "seed of all random decisions; 0 draws one")
 
 	latencies := addLatencies(fs, &opts.settings)
-	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime), "how long a pod of a simulated Node takes to end; negative means that it never ends")
+	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime),
+		"how long a pod of a simulated Node takes to end; negative means that it never ends")
 	updates := addUpdates(fs, opts.settings.InPlaceUpdates)
-	rebootTime := fs.Duration("reboot-time", time.Duration(opts.settings.RebootTime), "how long a simulated Node is not Ready when it reboots for its machine configuration")
+	rebootTime := fs.Duration("reboot-time", time.Duration(opts.settings.RebootTime),
+		"how long a simulated Node is not Ready when it reboots for its machine configuration")
 	forgetAfter := fs.Duration("forget-after", time.Hour, "how long an ended VM is remembered, and its client token")
 	fs.StringVar(&opts.settings.Credentials, "credentials", "", "bearer token that every call has to send; empty means none")
 	if err := fs.Parse(args); err != nil {
@@ -69,9 +73,11 @@ func parse(args []string, out io.Writer) (options, error) {
 
 // addUpdates adds the flags of updates in place. The returned function reads them.
 func addUpdates(fs *pflag.FlagSet, settings cloudapi.InPlaceUpdates) (read func() cloudapi.InPlaceUpdates) {
-	result := fs.String("update-result", string(settings.Result), "result of updates in place of simulated Nodes: successful, failed, or never")
+	result := fs.String("update-result", string(settings.Result),
+		"result of updates in place of simulated Nodes: successful, failed, or never")
 	takes := fs.Duration("update-time", time.Duration(settings.Time), "how long they take, and the Node is not Ready")
-	components := fs.Duration("components-time", time.Duration(settings.ComponentsTime), "how long critical components of an updated Node take to start; negative means that they never start")
+	components := fs.Duration("components-time", time.Duration(settings.ComponentsTime),
+		"how long critical components of an updated Node take to start; negative means that they never start")
 	return func() cloudapi.InPlaceUpdates {
 		return cloudapi.InPlaceUpdates{
 			Result: cloudapi.UpdateResult(*result), Time: cloudapi.Duration(*takes), ComponentsTime: cloudapi.Duration(*components),
@@ -104,7 +110,9 @@ func addLatencies(fs *pflag.FlagSet, settings *cloudapi.Settings) (apply func())
 	operation("list", cloudapi.OpListInstances)
 	operation("attach", cloudapi.OpAttachVolume)
 	operation("detach", cloudapi.OpDetachVolume)
-	add("boot-time", "time from the answer to a create until the VM runs", settings.BootTime, func(l cloudapi.Latency) { settings.BootTime = l })
+	add("boot-time", "time from the answer to a create until the VM runs", settings.BootTime, func(l cloudapi.Latency) {
+		settings.BootTime = l
+	})
 	add("stop-time", "time that a VM takes to stop", settings.StopTime, func(l cloudapi.Latency) { settings.StopTime = l })
 	return func() {
 		for _, f := range all {

@@ -46,7 +46,8 @@ func startLight(t *testing.T, name, folder, tokenID, tokenSecret string) (url st
 	serving, err2 := ca.Issue(controlplane.Subject{User: name, Hosts: []string{"127.0.0.1"}}, now)
 	user, err3 := ca.Issue(controlplane.Subject{User: "cloudsim", Groups: []string{controlplane.MastersGroup}}, now)
 	kubeconfig, err4 := controlplane.Kubeconfig("https://"+address, ca.Cert, user)
-	c, err5 := light.New(light.Config{Name: name, Listen: address, CA: ca.Cert, Cert: serving.Cert, Key: serving.Key}, clock.RealClock{}, slog.New(slog.DiscardHandler))
+	c, err5 := light.New(light.Config{Name: name, Listen: address, CA: ca.Cert, Cert: serving.Cert, Key: serving.Key}, clock.RealClock{},
+		slog.New(slog.DiscardHandler))
 	file := filepath.Join(folder, name+".kubeconfig")
 	err6 := os.WriteFile(file, kubeconfig, 0o600)
 	config, err7 := clientcmd.BuildConfigFromFlags("", file)
@@ -60,7 +61,9 @@ func startLight(t *testing.T, name, folder, tokenID, tokenSecret string) (url st
 	labtest.Until(t, name, func(ctx context.Context) error {
 		_, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + tokenID}, Type: corev1.SecretTypeBootstrapToken,
-			Data: map[string][]byte{"token-id": []byte(tokenID), "token-secret": []byte(tokenSecret), "usage-bootstrap-authentication": []byte("true")},
+			Data: map[string][]byte{
+				"token-id": []byte(tokenID), "token-secret": []byte(tokenSecret), "usage-bootstrap-authentication": []byte("true"),
+			},
 		}, metav1.CreateOptions{})
 		return err
 	})

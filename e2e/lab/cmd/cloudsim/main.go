@@ -74,7 +74,9 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 		background = append(background, volumes.Run)
 	}
 	log.Info("cloudsim serves", "address", "http://"+listener.Addr().String(), "seed", opts.seed)
-	server := &http.Server{Handler: cloud.Handler(), ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	server := &http.Server{
+		Handler: cloud.Handler(), ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 	return errors.Join(serve(ctx, server, listener, background), cloud.Close())
 }
 

@@ -24,13 +24,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestParse(t *testing.T) {
 	required := []string{"--state-dir", "s", "--call-log", "c"}
-	got, err := parse(append(required, "--seed", "7", "--create-latency", "1s", "--create-latency-spread=100ms", "--attach-latency=3s", "--detach-latency=2s",
-		"--boot-time", "5s", "--pod-termination-time=-1s", "--update-result=failed", "--update-time=1m", "--components-time=-1s", "--reboot-time=7s", "--daemons", "--forget-after", "2h", "--kubelet-command", "bin/lab vm", "--clusters=k"), io.Discard)
+	got, err := parse(
+		append(required, "--seed", "7", "--create-latency", "1s", "--create-latency-spread=100ms", "--attach-latency=3s", "--detach-latency=2s",
+			"--boot-time", "5s", "--pod-termination-time=-1s", "--update-result=failed", "--update-time=1m", "--components-time=-1s",
+			"--reboot-time=7s", "--daemons", "--forget-after", "2h", "--kubelet-command", "bin/lab vm", "--clusters=k"), io.Discard,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	settings := cloudsim.DefaultSettings()
-	settings.Latency[cloudapi.OpCreateInstance] = cloudapi.Latency{Mean: cloudapi.Duration(time.Second), Spread: cloudapi.Duration(100 * time.Millisecond)}
+	settings.Latency[cloudapi.OpCreateInstance] = cloudapi.Latency{
+		Mean: cloudapi.Duration(time.Second), Spread: cloudapi.Duration(100 * time.Millisecond),
+	}
 	settings.Latency[cloudapi.OpAttachVolume] = cloudapi.Latency{Mean: cloudapi.Duration(3 * time.Second)}
 	settings.Latency[cloudapi.OpDetachVolume] = cloudapi.Latency{Mean: cloudapi.Duration(2 * time.Second)}
 	settings.BootTime.Mean = cloudapi.Duration(5 * time.Second)
@@ -40,7 +45,10 @@ func TestParse(t *testing.T) {
 	}
 	settings.RebootTime = cloudapi.Duration(7 * time.Second)
 	settings.ForgetAfter = cloudapi.Duration(2 * time.Hour)
-	want := options{listen: "127.0.0.1:9797", stateDir: "s", callLog: "c", clusters: "k", kubeletCommand: "bin/lab vm", daemons: true, seed: 7, settings: settings}
+	want := options{
+		listen: "127.0.0.1:9797", stateDir: "s", callLog: "c", clusters: "k", kubeletCommand: "bin/lab vm", daemons: true, seed: 7,
+		settings: settings,
+	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{})); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
@@ -48,7 +56,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("without --seed: %d, %v; want a new one", got.seed, err)
 	}
 	for name, args := range map[string][]string{
-		"required are missing": nil, "unknown flag": append(required, "--speed=1"), "argument": append(required, "more"), "no duration": append(required, "--boot-time=soon"),
+		"required are missing": nil, "unknown flag": append(required, "--speed=1"), "argument": append(required, "more"),
+		"no duration": append(required, "--boot-time=soon"),
 	} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%s: no error", name)
@@ -111,7 +120,8 @@ func TestRun(t *testing.T) {
 }
 
 func TestKubeletsNeedACluster(t *testing.T) {
-	if _, err := newHosts(options{kubeletCommand: "vm"}, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+	if _, err := newHosts(options{kubeletCommand: "vm"}, nil, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("%v, want an error that names --kubeconfig", err)
 	}
 }

@@ -31,7 +31,9 @@ func (hardware) VersionInfo() (*cadvisorapi.VersionInfo, error) {
 	if err := unix.Uname(&name); err != nil {
 		return nil, err
 	}
-	return &cadvisorapi.VersionInfo{KernelVersion: unix.ByteSliceToString(name.Release[:]), ContainerOsVersion: "Machine Controller Fleet Lab"}, nil
+	return &cadvisorapi.VersionInfo{
+		KernelVersion: unix.ByteSliceToString(name.Release[:]), ContainerOsVersion: "Machine Controller Fleet Lab",
+	}, nil
 }
 
 func (hardware) Start() error { return nil }

@@ -95,14 +95,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fault := faultFlags(c.flags, command)
 		return c.run(args, 1, 2, func() error { return c.fault(ctx, fault()) })
 	case "trace":
-		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent spans, which it does each second; at most 2 min")
+		epoch := c.flags.Int64("until-epoch", 0, "wait until an owner that holds the machine's slot in this `epoch` or a later one has sent "+
+			"spans, which it does each second; at most 2 min")
 		return c.run(args, 1, 1, func() error { return c.trace(ctx, *epoch) })
 	case "rotate":
 		return c.run(args, 0, 1, func() error { return c.client().Rotate(ctx, strings.Join(c.args, "")) })
 	case "snapshot":
 		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })
 	case "restore":
-		bump := c.flags.Uint64("bump-revision", 0, "how much to `raise` etcd's revision, as recommended; without it lost revisions are used again")
+		bump := c.flags.Uint64("bump-revision", 0,
+			"how much to `raise` etcd's revision, as recommended; without it lost revisions are used again")
 		return c.run(args, 1, 1, func() error { return c.restore(ctx, *bump) })
 	case "serve": // started by up
 		return c.run(args, 0, 0, func() error { return serve(ctx, c.options) })

@@ -136,14 +136,16 @@ func lifeOf(ctx context.Context, jaeger, machine string, epoch int64) ([]trace, 
 		}
 	}
 	if len(life) == 0 || len(last) == 0 && epoch > 0 {
-		return nil, fmt.Errorf("find the traces of machine %s: Jaeger has none: there is no machine of this name, it is not sampled, or its spans were not sent yet, which takes a second", machine)
+		return nil, fmt.Errorf("find the traces of machine %s: Jaeger has none: there is no machine of this name, it is not sampled, "+
+			"or its spans were not sent yet, which takes a second", machine)
 	}
 	for name, reached := range last {
 		if len(last) > 1 {
 			return nil, fmt.Errorf("find the passes of machine %s: there are several, such as %s; give the namespace", machine, name)
 		}
 		if reached < epoch {
-			return nil, fmt.Errorf("find the passes of machine %s: expected some in epoch %d or a later one, the last are in epoch %d", name, epoch, reached)
+			return nil,
+				fmt.Errorf("find the passes of machine %s: expected some in epoch %d or a later one, the last are in epoch %d", name, epoch, reached)
 		}
 	}
 	return follow(ctx, jaeger, life)
@@ -230,8 +232,8 @@ func printBelow(out io.Writer, t trace, parent span, indent string) {
 		}
 		fmt.Fprint(out, indent, s.OperationName)
 		for _, key := range []string{
-			"mcf.machinedeployment.name", "mcf.machineset.name", "mcf.from", "mcf.reason.text", "mcf.api.server", "http.response.status_code", "mcf.provider",
-			"mcf.driver.code", "mcf.driver.retry_after_seconds", "otel.status_description",
+			"mcf.machinedeployment.name", "mcf.machineset.name", "mcf.from", "mcf.reason.text", "mcf.api.server", "http.response.status_code",
+			"mcf.provider", "mcf.driver.code", "mcf.driver.retry_after_seconds", "otel.status_description",
 		} {
 			switch value := s.tag(key); {
 			case value == "":

@@ -23,8 +23,10 @@ func spanOf(id, name string, start, took int, attributes ...string) string {
 			tags = append(tags, fmt.Sprintf(`{"key":%q,"value":%q}`, key, value))
 		}
 	}
-	return fmt.Sprintf(`{"traceID":%q,"spanID":%q,"operationName":%q,"startTime":%d,"duration":%d,"references":[%s],"tags":[%s,{"key":"mcf.slot","value":12345678}]}`,
-		trace, own, name, start, took, strings.Join(references, ","), strings.Join(append(tags, `{"key":"error","value":false}`), ","))
+	return fmt.Sprintf(
+		`{"traceID":%q,"spanID":%q,"operationName":%q,"startTime":%d,"duration":%d,"references":[%s],"tags":[%s,{"key":"mcf.slot","value":12345678}]}`,
+		trace, own, name, start, took, strings.Join(references, ","), strings.Join(append(tags, `{"key":"error","value":false}`), ","),
+	)
 }
 
 // jaegerWith serves traces: of the machine m when it is searched by name, and of its set and a
@@ -32,10 +34,12 @@ func spanOf(id, name string, start, took int, attributes ...string) string {
 func jaegerWith(t *testing.T, machines ...string) string {
 	t.Helper()
 	linked := map[string]string{
-		"/api/traces/s": spanOf("s/1", "reconcile machineset", 100, 30_000, "mcf.replica=fleet-0", "mcf.session=fleet-0_abcde", "mcf.epoch=1", "mcf.machineset.name=d-1") + "," +
+		"/api/traces/s": spanOf("s/1", "reconcile machineset", 100, 30_000, "mcf.replica=fleet-0", "mcf.session=fleet-0_abcde", "mcf.epoch=1",
+			"mcf.machineset.name=d-1") + "," +
 			spanOf("s/2", "create", 101, 29_000, "CHILD_OF=s/1", "mcf.reason.text=2 machines do not exist") + "," +
 			spanOf("s/3", "create machines", 102, 4000, "CHILD_OF=s/2", "mcf.api.server=control", "http.response.status_code=201"),
-		"/api/traces/h": spanOf("h/1", "hand-over", 2_000_000, 110_000, "mcf.replica=fleet-1", "mcf.session=fleet-1_abcde", "mcf.epoch=2", "mcf.from=fleet-0_abcde") + "," +
+		"/api/traces/h": spanOf("h/1", "hand-over", 2_000_000, 110_000, "mcf.replica=fleet-1", "mcf.session=fleet-1_abcde", "mcf.epoch=2",
+			"mcf.from=fleet-0_abcde") + "," +
 			spanOf("h/2", "hand-over open", 2_000_001, 40_000, "CHILD_OF=h/1"),
 	}
 	data := func(traces ...string) string {
@@ -50,7 +54,8 @@ func jaegerWith(t *testing.T, machines ...string) string {
 		switch {
 		case isLinked:
 			fmt.Fprint(w, data(spans))
-		case r.URL.Path == "/api/traces" && r.URL.Query().Get("tags") == `{"mcf.machine.name":"m"}` && r.URL.Query().Get("service") == tracedService:
+		case r.URL.Path == "/api/traces" && r.URL.Query().Get("tags") == `{"mcf.machine.name":"m"}` &&
+			r.URL.Query().Get("service") == tracedService:
 			fmt.Fprint(w, data(append([]string{}, machines...)...))
 		case r.URL.Path == "/api/traces":
 			http.Error(w, "broken", http.StatusInternalServerError)
@@ -64,16 +69,21 @@ func jaegerWith(t *testing.T, machines ...string) string {
 
 // ofMachine returns the tags of a pass of the machine, with others.
 func ofMachine(namespace, replica, epoch string, others ...string) []string {
-	return append([]string{"mcf.machine.name=m", "k8s.namespace.name=" + namespace, "mcf.replica=" + replica, "mcf.session=" + replica + "_abcde", "mcf.epoch=" + epoch}, others...)
+	return append([]string{
+		"mcf.machine.name=m", "k8s.namespace.name=" + namespace, "mcf.replica=" + replica, "mcf.session=" + replica + "_abcde",
+		"mcf.epoch=" + epoch,
+	}, others...)
 }
 
 func TestLifeIsPrintedWithItsOwners(t *testing.T) {
 	jaeger := jaegerWith(t,
 		spanOf("c/r", "create machine", 500_000, 3_000_000, "mcf.machine.name=m", "k8s.namespace.name=ns", "FOLLOWS_FROM=s/3")+","+
 			spanOf("c/1", passOfMachine, 500_100, 240_000, ofMachine("ns", "fleet-0", "1", "CHILD_OF=c/r")...)+","+
-			spanOf("c/2", "driver.CreateMachine", 500_200, 200_000, "CHILD_OF=c/1", "mcf.session=fleet-0_abcde", "mcf.provider=simulated", "mcf.driver.code=ResourceExhausted")+","+
+			spanOf("c/2", "driver.CreateMachine", 500_200, 200_000, "CHILD_OF=c/1", "mcf.session=fleet-0_abcde", "mcf.provider=simulated",
+				"mcf.driver.code=ResourceExhausted")+","+
 			spanOf("c/3", "driver.CreateMachine requested", 600_000, 0, "CHILD_OF=c/lost", "mcf.session=fleet-0_abcde", "mcf.epoch=1")+","+
-			spanOf("c/4", passOfMachine, 3_000_000, 5000, ofMachine("ns", "fleet-1", "2", "CHILD_OF=c/r", "FOLLOWS_FROM=h/1", "FOLLOWS_FROM=lost/1")...)+","+
+			spanOf("c/4", passOfMachine, 3_000_000, 5000,
+				ofMachine("ns", "fleet-1", "2", "CHILD_OF=c/r", "FOLLOWS_FROM=h/1", "FOLLOWS_FROM=lost/1")...)+","+
 			spanOf("c/5", "find VM", 3_000_001, 4000, "CHILD_OF=c/4", "otel.status_code=ERROR", "otel.status_description=refused"))
 	life, err := lifeOf(t.Context(), jaeger, "ns/m", 2)
 	if err != nil {

@@ -31,7 +31,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.socket, "socket", "", "absolute `path` of the unix socket to listen on")
 	flag.StringVar(&o.provider, "provider", simulated.Provider, "`value` of MachineClass.provider")
-	flag.StringVar(&o.endpoints, "endpoints", "", "`URLs` of all clouds that requests and credentials may go to, split at commas; the first is for classes whose Secret names none")
+	flag.StringVar(&o.endpoints, "endpoints", "",
+		"`URLs` of all clouds that requests and credentials may go to, split at commas; the first is for classes whose Secret names none")
 	flag.StringVar(&o.metrics, "metrics-address", "", "`address` on which /metrics is served (default: not served)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -47,9 +48,12 @@ func main() {
 func run(ctx context.Context, o options) error {
 	registry := prometheus.NewRegistry()
 	requests := telemetry.NewRequestMetrics(registry, clock.RealClock{})
-	cloud, err := simulated.New(simulated.Config{Endpoints: strings.Split(o.endpoints, ","), Wrap: func(next http.RoundTripper) http.RoundTripper {
-		return owned{requests.Transport(o.provider, simulated.Service, next)}
-	}})
+	cloud, err := simulated.New(simulated.Config{
+		Endpoints: strings.Split(o.endpoints, ","),
+		Wrap: func(next http.RoundTripper) http.RoundTripper {
+			return owned{requests.Transport(o.provider, simulated.Service, next)}
+		},
+	})
 	if err != nil {
 		return err
 	}

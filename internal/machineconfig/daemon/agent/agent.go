@@ -28,7 +28,8 @@ const (
 )
 
 // ErrRebootNeeded is the error of a machine that has to be rebooted and has no command for it.
-var ErrRebootNeeded = errors.New("a reboot is needed to finish the change, and no command for it is configured; reboot the machine, and start the daemon again")
+var ErrRebootNeeded = errors.New("a reboot is needed to finish the change, and no command for it is configured; reboot the machine, " +
+	"and start the daemon again")
 
 // ErrRebooting is the error of Initial when the machine was requested to reboot, and must start
 // nothing more before that.

@@ -195,7 +195,8 @@ func TestOnceRestartsAndReloads(t *testing.T) {
 	}
 	m.ran("systemctl daemon-reload", "systemctl restart -- a.service")
 	m.cfg.Systemd = false
-	if err := m.once(rendered(t, "b", "", actions(v1alpha1.ActionRule{Unit: "a.service", Action: v1alpha1.ActionRestart, Service: "a.service"}))); err != nil {
+	if err := m.once(rendered(t, "b", "",
+		actions(v1alpha1.ActionRule{Unit: "a.service", Action: v1alpha1.ActionRestart, Service: "a.service"}))); err != nil {
 		t.Fatal(err)
 	}
 	m.ran()
@@ -299,7 +300,8 @@ func TestOnceDrift(t *testing.T) {
 	}
 	m.put("/etc/a", "secret")
 	err := m.once(c)
-	if !errors.Is(err, ErrNotApplied) || !strings.Contains(err.Error(), "/etc/a: expected content of 1 bytes") || strings.Contains(err.Error(), "secret") {
+	if !errors.Is(err, ErrNotApplied) || !strings.Contains(err.Error(), "/etc/a: expected content of 1 bytes") ||
+		strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
 	m.cfg.RepairsDrift = true
@@ -374,7 +376,9 @@ func TestReversedClaims(t *testing.T) {
 }
 
 func TestExecReportsTheEndOfTheOutput(t *testing.T) {
-	err := Exec{}.Run(t.Context(), Command{Args: []string{"/bin/sh", "-c", "cat; exit 3"}, Stdin: []byte(strings.Repeat("x", 2000) + "the end")})
+	err := Exec{}.Run(t.Context(), Command{
+		Args: []string{"/bin/sh", "-c", "cat; exit 3"}, Stdin: []byte(strings.Repeat("x", 2000) + "the end"),
+	})
 	if err == nil || !strings.HasSuffix(err.Error(), "the end") || len(err.Error()) > 1100 {
 		t.Errorf("got %v", err)
 	}

@@ -41,7 +41,9 @@ func join(t *testing.T, test func(j *joined)) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &joined{machine: newMachine(t), server: apiserver.New("c", time.Now)}
 		j.store("nodes", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "n"}})
-		j.store("nodes", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "other", "annotations": map[string]any{prefix + "desiredConfig": "evil"}}})
+		j.store("nodes", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{
+			"name": "other", "annotations": map[string]any{prefix + "desiredConfig": "evil"},
+		}})
 		clients := apiserver.ClientsThrough(j)
 		j.newCluster = func() *Cluster {
 			return NewCluster(clients.Metadata.Resource(Nodes()), clients.Configs.RenderedMachineConfigs(), "n", v1alpha1.DaemonPrefix)
@@ -68,7 +70,8 @@ func (j *joined) publish(name, ignition string, spec map[string]any) {
 	}
 	maps.Copy(all, spec)
 	j.store("renderedmachineconfigs", map[string]any{
-		"apiVersion": "fleet.machine.sapcloud.io/v1alpha1", "kind": "RenderedMachineConfig", "metadata": map[string]any{"name": name}, "spec": all,
+		"apiVersion": "fleet.machine.sapcloud.io/v1alpha1", "kind": "RenderedMachineConfig", "metadata": map[string]any{"name": name},
+		"spec": all,
 	})
 }
 

@@ -22,7 +22,8 @@ import (
 func hostile() []string {
 	return []string{
 		"../x.service", "../../../../../../outside/x.service", "/x.service", "link/x.service", "..", "", "-rf.service", " x.service",
-		"x.service\n/etc/shadow", "x.service\x00", "%n.service", "$(reboot).service", "*", "\u202ex.service", strings.Repeat("x", 5000) + ".service",
+		"x.service\n/etc/shadow", "x.service\x00", "%n.service", "$(reboot).service", "*", "\u202ex.service",
+		strings.Repeat("x", 5000) + ".service",
 		"/var/lib/mcd/journal.json", "https://example.com/x",
 	}
 }
@@ -46,7 +47,8 @@ func places() map[string]struct {
 	}
 	install := func(setting string) func(text string) configuration {
 		return func(text string) configuration {
-			return quoted(`, "systemd": {"units": [{"name": "a.service", "enabled": true, "contents": %s}]}`)("[Install]\n" + setting + "=" + text + "\n")
+			return quoted(`, "systemd": {"units": [{"name": "a.service", "enabled": true, "contents": %s}]}`)("[Install]\n" + setting + "=" + text +
+				"\n")
 		}
 	}
 	rule := func(change func(r *v1alpha1.ActionRule, text string)) func(text string) configuration {
@@ -61,22 +63,26 @@ func places() map[string]struct {
 		good string
 		with func(text string) configuration
 	}{
-		"path of a file":        {"/etc/good", quoted(`, "storage": {"files": [{"path": %s, "contents": {"source": "data:,x"}}]}`)},
-		"name in the path":      {"good", func(text string) configuration { return places()["path of a file"].with("/etc/" + text) }},
-		"content of a file":     {"data:,x", quoted(`, "storage": {"files": [{"path": "/etc/a", "contents": {"source": %s}}]}`)},
-		"owner of a file":       {"root", quoted(`, "storage": {"files": [{"path": "/etc/a", "user": {"name": %s}, "contents": {"source": "data:,x"}}]}`)},
+		"path of a file":    {"/etc/good", quoted(`, "storage": {"files": [{"path": %s, "contents": {"source": "data:,x"}}]}`)},
+		"name in the path":  {"good", func(text string) configuration { return places()["path of a file"].with("/etc/" + text) }},
+		"content of a file": {"data:,x", quoted(`, "storage": {"files": [{"path": "/etc/a", "contents": {"source": %s}}]}`)},
+		"owner of a file": {
+			"root", quoted(`, "storage": {"files": [{"path": "/etc/a", "user": {"name": %s}, "contents": {"source": "data:,x"}}]}`),
+		},
 		"name of a unit":        {unit, quoted(`, "systemd": {"units": [{"name": %s, "contents": "[Service]\n"}]}`)},
 		"name of a masked unit": {unit, quoted(`, "systemd": {"units": [{"name": %s, "mask": true}]}`)},
-		"name of a drop-in":     {"good.conf", quoted(`, "systemd": {"units": [{"name": "a.service", "dropins": [{"name": %s, "contents": "[Service]\n"}]}]}`)},
-		"WantedBy":              {"good.target", install("WantedBy")},
-		"UpheldBy":              {"good.target", install("UpheldBy")},
-		"Alias":                 {unit, install("Alias")},
-		"name of a user":        {"root", quoted(`, "passwd": {"users": [{"name": %s, "sshAuthorizedKeys": ["key"]}]}`)},
-		"key of a user":         {"ssh-rsa A", quoted(`, "passwd": {"users": [{"name": "root", "sshAuthorizedKeys": [%s]}]}`)},
-		"path of a rule":        {"/etc", rule(func(r *v1alpha1.ActionRule, text string) { r.Path = text })},
-		"unit of a rule":        {unit, rule(func(r *v1alpha1.ActionRule, text string) { r.Unit = text })},
-		"service of a rule":     {unit, rule(func(r *v1alpha1.ActionRule, text string) { r.Path, r.Service = "/etc/a", text })},
-		"unit of the machine":   {"vendor.service", quoted(`, "systemd": {"units": [{"name": %s, "enabled": true}]}`)},
+		"name of a drop-in": {
+			"good.conf", quoted(`, "systemd": {"units": [{"name": "a.service", "dropins": [{"name": %s, "contents": "[Service]\n"}]}]}`),
+		},
+		"WantedBy":            {"good.target", install("WantedBy")},
+		"UpheldBy":            {"good.target", install("UpheldBy")},
+		"Alias":               {unit, install("Alias")},
+		"name of a user":      {"root", quoted(`, "passwd": {"users": [{"name": %s, "sshAuthorizedKeys": ["key"]}]}`)},
+		"key of a user":       {"ssh-rsa A", quoted(`, "passwd": {"users": [{"name": "root", "sshAuthorizedKeys": [%s]}]}`)},
+		"path of a rule":      {"/etc", rule(func(r *v1alpha1.ActionRule, text string) { r.Path = text })},
+		"unit of a rule":      {unit, rule(func(r *v1alpha1.ActionRule, text string) { r.Unit = text })},
+		"service of a rule":   {unit, rule(func(r *v1alpha1.ActionRule, text string) { r.Path, r.Service = "/etc/a", text })},
+		"unit of the machine": {"vendor.service", quoted(`, "systemd": {"units": [{"name": %s, "enabled": true}]}`)},
 		"instance of a unit": {"good", func(text string) configuration {
 			return places()["unit of the machine"].with("inst@" + text + ".service")
 		}},

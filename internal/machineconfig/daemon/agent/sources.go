@@ -77,7 +77,9 @@ func Nodes() schema.GroupVersionResource {
 
 // NewCluster returns the Source for the Node of that name. Clients need access to that Node and to
 // RenderedMachineConfigs only.
-func NewCluster(nodes metadata.ResourceInterface, configs typedfleetv1alpha1.RenderedMachineConfigInterface, node string, prefix v1alpha1.AnnotationPrefix) *Cluster {
+func NewCluster(
+	nodes metadata.ResourceInterface, configs typedfleetv1alpha1.RenderedMachineConfigInterface, node string, prefix v1alpha1.AnnotationPrefix,
+) *Cluster {
 	return &Cluster{nodes: nodes, configs: configs, name: node, prefix: prefix, changed: make(chan struct{}, 1)}
 }
 

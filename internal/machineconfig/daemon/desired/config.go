@@ -82,7 +82,8 @@ func fromSpec(name string, spec v1alpha1.RenderedMachineConfigSpec, content []by
 		parsed, report, err := ignition.ParseCompatibleVersion(spec.Config.Raw)
 		if err != nil {
 			for _, entry := range report.Entries { // its messages name fields
-				return Config{}, fmt.Errorf("configuration %s: not a valid Ignition config of version 3.0 to 3.5: %s at %s", name, entry.Message, entry.Context)
+				return Config{}, fmt.Errorf("configuration %s: not a valid Ignition config of version 3.0 to 3.5: %s at %s",
+					name, entry.Message, entry.Context)
 			}
 			return Config{}, fmt.Errorf("configuration %s: not a valid Ignition config of version 3.0 to 3.5: %w", name, err)
 		}

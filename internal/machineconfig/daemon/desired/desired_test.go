@@ -44,7 +44,9 @@ func parse(t *testing.T, ignition string) *Config {
 
 func root() Machine {
 	return Machine{
-		Users:  map[string]User{"core": {UID: 1000, GID: 1001, Home: "/home/core"}, "twin": {UID: 1000, GID: 1001, Home: "/home/core"}, "bad": {Home: "home"}},
+		Users: map[string]User{
+			"core": {UID: 1000, GID: 1001, Home: "/home/core"}, "twin": {UID: 1000, GID: 1001, Home: "/home/core"}, "bad": {Home: "home"},
+		},
 		Groups: map[string]int{"wheel": 10},
 		Units: map[string]string{
 			"vendor.service": "[Install]\nWantedBy=multi-user.target\nAlias=other.service\n", "static.service": "[Service]\n",
@@ -114,7 +116,8 @@ func TestTree(t *testing.T) {
 			},
 		},
 		{
-			"a unit of the machine is disabled: all of its links, and no other", `"systemd": {"units": [{"name": "vendor.service", "enabled": false}]}`,
+			"a unit of the machine is disabled: all of its links, and no other",
+			`"systemd": {"units": [{"name": "vendor.service", "enabled": false}]}`,
 			map[string]string{
 				"/etc/systemd/system/multi-user.target.wants/vendor.service": "absent", "/etc/systemd/system/other.service": "absent",
 				"/etc/systemd/system/timers.target.wants/vendor.service": "absent", "/etc/systemd/system/alias.service": "absent",
@@ -125,7 +128,10 @@ func TestTree(t *testing.T) {
 			map[string]string{"/etc/systemd/system/x.target.wants/inst@x.service": "-> /usr/lib/systemd/system/inst@.service"},
 		},
 		{"a unit without an [Install] section", `"systemd": {"units": [{"name": "static.service", "enabled": true}]}`, map[string]string{}},
-		{"a unit that the machine does not have is disabled", `"systemd": {"units": [{"name": "gone.service", "enabled": false}]}`, map[string]string{}},
+		{
+			"a unit that the machine does not have is disabled", `"systemd": {"units": [{"name": "gone.service", "enabled": false}]}`,
+			map[string]string{},
+		},
 		{
 			"masked", `"systemd": {"units": [{"name": "a.service", "mask": true, "enabled": true, "contents": "[Service]\n"}]}`,
 			map[string]string{"/etc/systemd/system/a.service": "-> /dev/null"},
@@ -150,24 +156,70 @@ func TestTree(t *testing.T) {
 func TestTreeRefuses(t *testing.T) {
 	bomb := zipped(make([]byte, maxContent+1))
 	for _, tc := range []struct{ name, ignition, field, message string }{
-		{"a unit that the machine does not have", `"systemd": {"units": [{"name": "gone.service", "enabled": true}]}`, "config.systemd.units[gone.service].enabled", "no unit of that name"},
-		{"Also", `"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Install]\nAlso=b.service\n"}]}`, "config.systemd.units[a.service].enabled", "Also"},
-		{"a specifier", `"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Install]\nWantedBy=%H.target\n"}]}`, "config.systemd.units[a.service].enabled", "WantedBy"},
-		{"a target that is a path", `"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Install]\nWantedBy=../../x.target\n"}]}`, "config.systemd.units[a.service].enabled", "WantedBy"},
-		{"a template", `"systemd": {"units": [{"name": "inst@.service", "enabled": true}]}`, "config.systemd.units[inst@.service].enabled", "instance"},
-		{"a unit that is a path", `"systemd": {"units": [{"name": "../x.service", "contents": "[Service]\n"}]}`, "config.systemd.units[../x.service]", "file name"},
-		{"a drop-in that is a path", `"systemd": {"units": [{"name": "x.service", "dropins": [{"name": "../x.conf", "contents": "[Service]\n"}]}]}`, "config.systemd.units[x.service].dropins[../x.conf]", "file name"},
-		{"an unknown user", `"storage": {"files": [{"path": "/a", "user": {"name": "x"}, "contents": {"source": "data:,"}}]}`, "config.storage.files[/a].user", "name that the machine has"},
-		{"an unknown group", `"storage": {"files": [{"path": "/a", "group": {"name": "x"}, "contents": {"source": "data:,"}}]}`, "config.storage.files[/a].group", "name that the machine has"},
-		{"no source", `"storage": {"files": [{"path": "/a"}]}`, "config.storage.files[/a].contents", "source"},
-		{"another hash", `"storage": {"files": [{"path": "/a", "contents": {"source": "data:,secret", "verification": {"hash": "` + sha("x") + `"}}}]}`, "config.storage.files[/a].contents", "another hash"},
-		{"not compressed", `"storage": {"files": [{"path": "/a", "contents": {"source": "data:,secret", "compression": "gzip"}}]}`, "config.storage.files[/a].contents", "gzip"},
-		{"much when decompressed", `"storage": {"files": [{"path": "/a", "contents": {"source": "` + bomb + `", "compression": "gzip"}}]}`, "config.storage.files[/a].contents", "at most"},
-		{"keys of an unknown user", `"passwd": {"users": [{"name": "x", "sshAuthorizedKeys": ["a"]}]}`, "config.passwd.users[x].sshAuthorizedKeys", "no user"},
-		{"a home that is no path", `"passwd": {"users": [{"name": "bad", "sshAuthorizedKeys": ["a"]}]}`, "config.passwd.users[bad].sshAuthorizedKeys", "home"},
-		{"a key of two lines", `"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a\nb"]}]}`, "config.passwd.users[core].sshAuthorizedKeys", "one line"},
 		{
-			"two fields, one path", `"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a"]}, {"name": "twin", "sshAuthorizedKeys": ["b"]}]}`,
+			"a unit that the machine does not have", `"systemd": {"units": [{"name": "gone.service", "enabled": true}]}`,
+			"config.systemd.units[gone.service].enabled", "no unit of that name",
+		},
+		{
+			"Also", `"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Install]\nAlso=b.service\n"}]}`,
+			"config.systemd.units[a.service].enabled", "Also",
+		},
+		{
+			"a specifier", `"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Install]\nWantedBy=%H.target\n"}]}`,
+			"config.systemd.units[a.service].enabled", "WantedBy",
+		},
+		{
+			"a target that is a path",
+			`"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Install]\nWantedBy=../../x.target\n"}]}`,
+			"config.systemd.units[a.service].enabled", "WantedBy",
+		},
+		{
+			"a template", `"systemd": {"units": [{"name": "inst@.service", "enabled": true}]}`, "config.systemd.units[inst@.service].enabled",
+			"instance",
+		},
+		{
+			"a unit that is a path", `"systemd": {"units": [{"name": "../x.service", "contents": "[Service]\n"}]}`,
+			"config.systemd.units[../x.service]", "file name",
+		},
+		{
+			"a drop-in that is a path",
+			`"systemd": {"units": [{"name": "x.service", "dropins": [{"name": "../x.conf", "contents": "[Service]\n"}]}]}`,
+			"config.systemd.units[x.service].dropins[../x.conf]", "file name",
+		},
+		{
+			"an unknown user", `"storage": {"files": [{"path": "/a", "user": {"name": "x"}, "contents": {"source": "data:,"}}]}`,
+			"config.storage.files[/a].user", "name that the machine has",
+		},
+		{
+			"an unknown group", `"storage": {"files": [{"path": "/a", "group": {"name": "x"}, "contents": {"source": "data:,"}}]}`,
+			"config.storage.files[/a].group", "name that the machine has",
+		},
+		{"no source", `"storage": {"files": [{"path": "/a"}]}`, "config.storage.files[/a].contents", "source"},
+		{"another hash", `"storage": {"files": [{"path": "/a", "contents": {"source": "data:,secret", "verification": {"hash": "` + sha("x") +
+			`"}}}]}`, "config.storage.files[/a].contents", "another hash"},
+		{
+			"not compressed", `"storage": {"files": [{"path": "/a", "contents": {"source": "data:,secret", "compression": "gzip"}}]}`,
+			"config.storage.files[/a].contents", "gzip",
+		},
+		{
+			"much when decompressed", `"storage": {"files": [{"path": "/a", "contents": {"source": "` + bomb + `", "compression": "gzip"}}]}`,
+			"config.storage.files[/a].contents", "at most",
+		},
+		{
+			"keys of an unknown user", `"passwd": {"users": [{"name": "x", "sshAuthorizedKeys": ["a"]}]}`,
+			"config.passwd.users[x].sshAuthorizedKeys", "no user",
+		},
+		{
+			"a home that is no path", `"passwd": {"users": [{"name": "bad", "sshAuthorizedKeys": ["a"]}]}`,
+			"config.passwd.users[bad].sshAuthorizedKeys", "home",
+		},
+		{
+			"a key of two lines", `"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a\nb"]}]}`,
+			"config.passwd.users[core].sshAuthorizedKeys", "one line",
+		},
+		{
+			"two fields, one path",
+			`"passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a"]}, {"name": "twin", "sshAuthorizedKeys": ["b"]}]}`,
 			"config.passwd.users[twin].sshAuthorizedKeys", "something else",
 		},
 	} {
@@ -184,7 +236,8 @@ func TestTreeRefuses(t *testing.T) {
 }
 
 func TestTreeWithoutRootOwnsEverythingItself(t *testing.T) {
-	c := parse(t, `"storage": {"files": [{"path": "/a", "user": {"name": "root"}, "contents": {"source": "data:,"}}, {"path": "/b", "user": {"id": 5}, "contents": {"source": "data:,"}}]}`)
+	c := parse(t,
+		`"storage": {"files": [{"path": "/a", "user": {"name": "root"}, "contents": {"source": "data:,"}}, {"path": "/b", "user": {"id": 5}, "contents": {"source": "data:,"}}]}`)
 	m := root()
 	m.UID, m.GID = 1000, 1001
 	tree := c.Tree(m)
@@ -282,7 +335,8 @@ func TestFromObjectIsReadFromItsCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(describe(c.Tree(root())), describe(again.Tree(root()))); diff != "" || again.Name != "rendered-a" || len(again.Policy) != 1 {
+	if diff := cmp.Diff(describe(c.Tree(root())), describe(again.Tree(root()))); diff != "" || again.Name != "rendered-a" ||
+		len(again.Policy) != 1 {
 		t.Errorf("%+v\n%s", again, diff)
 	}
 	o.ResourceVersion = "8"
@@ -292,14 +346,16 @@ func TestFromObjectIsReadFromItsCopy(t *testing.T) {
 }
 
 func TestUnitsOfMachine(t *testing.T) {
-	c := parse(t, `"systemd": {"units": [{"name": "a@b.service", "enabled": true}, {"name": "c.service", "enabled": false}, {"name": "d.service"}, {"name": "e.service", "enabled": true, "contents": "[Service]\n"}]}`)
+	c := parse(t,
+		`"systemd": {"units": [{"name": "a@b.service", "enabled": true}, {"name": "c.service", "enabled": false}, {"name": "d.service"}, {"name": "e.service", "enabled": true, "contents": "[Service]\n"}]}`)
 	if diff := cmp.Diff([]string{"a@.service", "a@b.service", "c.service"}, c.UnitsOfMachine()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestParseUsersAndGroups(t *testing.T) {
-	users := ParseUsers([]byte("root:x:0:0:root:/root:/bin/sh\nroot:x:7:7::/evil:/bin/sh\n# comment\nshort:x:1\nbad:x:-1:0::/:/bin/sh\nnone:x:4294967295:0::/:/bin/sh\ncore:x:1000:1001::/home/core:/bin/sh"))
+	users := ParseUsers([]byte("root:x:0:0:root:/root:/bin/sh\nroot:x:7:7::/evil:/bin/sh\n# comment\nshort:x:1\nbad:x:-1:0::/:/bin/sh\n" +
+		"none:x:4294967295:0::/:/bin/sh\ncore:x:1000:1001::/home/core:/bin/sh"))
 	if diff := cmp.Diff(map[string]User{"root": {0, 0, "/root"}, "core": {1000, 1001, "/home/core"}}, users); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
@@ -312,7 +368,9 @@ func TestParseUsersAndGroups(t *testing.T) {
 // FuzzParse: what is accepted has a tree whose states can be recorded, and no path of a unit or of
 // keys leaves its folder.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"ignition": {"version": "3.5.0"}, "systemd": {"units": [{"name": "a.service", "enabled": true, "mask": false, "contents": "[Install]\nWantedBy=x.target\n"}]}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,x"}}]}, "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["k"]}]}}`))
+	f.Add([]byte(
+		`{"ignition": {"version": "3.5.0"}, "systemd": {"units": [{"name": "a.service", "enabled": true, "mask": false, "contents": "[Install]\nWantedBy=x.target\n"}]}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,x"}}]}, "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["k"]}]}}`,
+	))
 	f.Add([]byte("metadata: {name: a}\nspec: {fips: true, actions: [{path: /x, action: None}]}\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		c, err := Parse(content)
@@ -329,7 +387,8 @@ func FuzzParse(f *testing.F) {
 			if e.Want.Kind == plan.File && plan.Digest(tree.Contents[e.Want.Digest]) != e.Want.Digest {
 				t.Errorf("%q has no content", name)
 			}
-			if e.Unit != "" && (plan.CheckPath(name) != "" || !strings.HasPrefix(name, UnitFolder+"/")) || e.Keys && name != "/home/core/.ssh/authorized_keys" {
+			if e.Unit != "" && (plan.CheckPath(name) != "" || !strings.HasPrefix(name, UnitFolder+"/")) ||
+				e.Keys && name != "/home/core/.ssh/authorized_keys" {
 				t.Errorf("%s is at %q", e.Field, name)
 			}
 		}

@@ -175,7 +175,8 @@ func linksOf(name, text string) (links []string, why string) {
 			other = strings.NewReplacer("%i", instanceOf(name), "%n", name).Replace(other)
 			switch {
 			case !plan.IsUnitName(other):
-				return nil, fmt.Sprintf("the setting %s in [Install] has a value that is not supported: expected names of units, with at most %%i and %%n", o.Name)
+				return nil,
+					fmt.Sprintf("the setting %s in [Install] has a value that is not supported: expected names of units, with at most %%i and %%n", o.Name)
 			case isWanted:
 				links = append(links, UnitFolder+"/"+other+suffix+"/"+name)
 			case o.Name == "Alias":

@@ -19,8 +19,10 @@ func TestFolderThatIsNotTheOneThatWasCreated(t *testing.T) {
 		exchange func(at string) error
 		want     func(err error) bool
 	}{
-		"it is the one":             {func(at string) error { return mkdir(at, 0o700) }, func(err error) bool { return err == nil }},
-		"it has the folder's group": {func(at string) error { return mkdir(at, 0o700|os.ModeSetgid) }, func(err error) bool { return err == nil }},
+		"it is the one": {func(at string) error { return mkdir(at, 0o700) }, func(err error) bool { return err == nil }},
+		"it has the folder's group": {
+			func(at string) error { return mkdir(at, 0o700|os.ModeSetgid) }, func(err error) bool { return err == nil },
+		},
 		"a link to a new folder": {func(at string) error {
 			return errors.Join(mkdir(at+"-other", 0o700), os.Symlink(filepath.Base(at)+"-other", at))
 		}, isLink},
@@ -29,8 +31,10 @@ func TestFolderThatIsNotTheOneThatWasCreated(t *testing.T) {
 			return errors.Join(mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "secret"), nil, 0o600))
 		}, isOther},
 		"a folder that others may read": {func(at string) error { return mkdir(at, 0o755) }, isOther},
-		"a file":                        {func(at string) error { return os.WriteFile(at, nil, 0o600) }, func(err error) bool { return err != nil }},
-		"nothing":                       {func(string) error { return nil }, func(err error) bool { return errors.Is(err, os.ErrNotExist) }},
+		"a file": {
+			func(at string) error { return os.WriteFile(at, nil, 0o600) }, func(err error) bool { return err != nil },
+		},
+		"nothing": {func(string) error { return nil }, func(err error) bool { return errors.Is(err, os.ErrNotExist) }},
 		"a folder of another user": {func(at string) error {
 			if os.Geteuid() != 0 {
 				return os.Mkdir(at, 0o711) // only root can give a folder away

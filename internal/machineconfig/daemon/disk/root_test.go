@@ -78,7 +78,8 @@ func TestHostileLinks(t *testing.T) {
 func TestLinkAtThePathItselfIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	root := openRoot(t, dir)
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "real"), []byte("x"), 0o600), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "real"), []byte("x"), 0o600),
+		os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
 		t.Fatal(err)
 	}
 	_, _, readErr := root.ReadFile("/link", 10)
@@ -212,7 +213,8 @@ func call(on disk.FS, what, name, other string, i int) string {
 	if info.Kind == "link" {
 		mode = 0
 	}
-	return fmt.Sprintf("%s; %s %o %s; %q %o %d %s; %q %s; %q %v", class(err), info.Kind, mode, class(lookErr), content, of.Mode, of.Size, class(readErr), entries, class(listErr), target, linkErr == nil)
+	return fmt.Sprintf("%s; %s %o %s; %q %o %d %s; %q %s; %q %v",
+		class(err), info.Kind, mode, class(lookErr), content, of.Mode, of.Size, class(readErr), entries, class(listErr), target, linkErr == nil)
 }
 
 type writer struct{ disk.File }

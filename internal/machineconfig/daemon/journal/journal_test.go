@@ -29,9 +29,11 @@ func example() Journal {
 			Managed: map[string]plan.Managed{"/f": {State: file("2"), Original: file("0")}},
 		},
 		Directories: []plan.Directory{{Path: "/d", Mode: 0o755}, {Path: "/d/e", Mode: 0o700, UID: 1, GID: 2}},
-		Steps:       []plan.Step{{Path: "/d/e/f", Before: plan.State{Kind: plan.Link, Target: "x"}, After: file("2")}, {Path: "/f", Before: file("edited"), After: plan.State{Kind: plan.Absent}}},
-		Claims:      []plan.Claim{{Field: "osImageURL", Old: "1", New: "2"}},
-		Actions:     plan.Actions{Reboot: true, DaemonReload: true, Restart: []string{"a"}, Reload: []string{"b"}},
+		Steps: []plan.Step{{Path: "/d/e/f", Before: plan.State{Kind: plan.Link, Target: "x"}, After: file("2")}, {
+			Path: "/f", Before: file("edited"), After: plan.State{Kind: plan.Absent},
+		}},
+		Claims:  []plan.Claim{{Field: "osImageURL", Old: "1", New: "2"}},
+		Actions: plan.Actions{Reboot: true, DaemonReload: true, Restart: []string{"a"}, Reload: []string{"b"}},
 	}
 }
 

@@ -217,7 +217,8 @@ func (w World) drifted() Verdict {
 		}
 	}
 	if recent >= maxRepairs {
-		report.Reason = fmt.Sprintf("another program writes files of the configuration; they were repaired %d times within %s: %s", recent, repairWindow, differences(w.Drift))
+		report.Reason = fmt.Sprintf("another program writes files of the configuration; they were repaired %d times within %s: %s",
+			recent, repairWindow, differences(w.Drift))
 		return Verdict{Do: Rest, Report: report}
 	}
 	if v, waits := w.backsOff(); waits {
@@ -241,7 +242,8 @@ func (w World) update() Verdict {
 		report.State, report.Reason = v1alpha1.StateUnreconcilable, refusals(w.Target.Refused)
 		return Verdict{Do: Rest, Report: report}
 	case w.Failure != nil && w.Failure.ConfigDigest == w.Target.Digest && w.Failure.Attempts >= maxAttempts:
-		return Verdict{Do: Rest, Report: w.degraded(fmt.Sprintf("%s was applied and undone %d times, and is not tried again: %s", w.Desired, w.Failure.Attempts, w.Failure.Reason))}
+		return Verdict{Do: Rest, Report: w.degraded(fmt.Sprintf("%s was applied and undone %d times, and is not tried again: %s",
+			w.Desired, w.Failure.Attempts, w.Failure.Reason))}
 	}
 	want := v1alpha1.DrainFor(w.Desired)
 	if !w.Target.NeedsDrain || !w.DrainsNode || w.Drain == want && w.Drained == want {
@@ -253,7 +255,8 @@ func (w World) update() Verdict {
 		waited = w.Now.Sub(w.Target.DrainSince)
 	}
 	if waited >= drainWithin {
-		report.State, report.Reason = v1alpha1.StateDegraded, fmt.Sprintf("the Node was not drained within %s; what prevents it is in the condition Updating of its MachineConfigPool", drainWithin)
+		report.State, report.Reason = v1alpha1.StateDegraded,
+			fmt.Sprintf("the Node was not drained within %s; what prevents it is in the condition Updating of its MachineConfigPool", drainWithin)
 		return Verdict{Do: Rest, Report: report}
 	}
 	return Verdict{Do: Rest, Report: report, After: drainWithin - waited}

@@ -36,7 +36,10 @@ func TestActions(t *testing.T) {
 		{name: "a path is no prefix of a longer name", steps: []Step{{Path: "/etcetera"}}, want: Actions{Reboot: true}},
 		{name: "none", steps: []Step{{Path: "/etc/motd"}, {Path: "/home/u/.ssh/authorized_keys", Keys: true}}},
 		{name: "the longest path", steps: []Step{{Path: "/etc/ssh/sshd_config"}}, want: Actions{Reload: []string{"sshd.service"}}},
-		{name: "a restart includes a reload", steps: []Step{{Path: "/etc/x"}, {Path: "/etc/both"}}, want: Actions{Restart: []string{"all.service"}}},
+		{
+			name: "a restart includes a reload", steps: []Step{{Path: "/etc/x"}, {Path: "/etc/both"}},
+			want: Actions{Restart: []string{"all.service"}},
+		},
 		{
 			name: "a unit wins over its path", steps: []Step{{Path: "/etc/systemd/system/a.service", Unit: "a.service"}},
 			want: Actions{DaemonReload: true, Restart: []string{"b.service"}, Reload: []string{"a.service"}},
@@ -87,9 +90,10 @@ func TestPolicyCheck(t *testing.T) {
 func TestUnitNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a.service": true, `dev-disk-by\x2dlabel.device`: true, "foo@bar:baz_1.service": true, "10-a.conf": true,
-		"-rf.service": false, "-.mount": false, "--now.service": false, " a.service": false, "\ta.service": false, "a .service": false, "a\u00a0.service": false,
-		"a.service\n": false, "..": false, ".a.service": false, "../a.service": false, "a/b.service": false, "%n.service": false, "a;b.service": false,
-		"$(a).service": false, "a\x00.service": false, "\u202ea.service": false, "\xff.service": false, "": false,
+		"-rf.service": false, "-.mount": false, "--now.service": false, " a.service": false, "\ta.service": false, "a .service": false,
+		"a\u00a0.service": false, "a.service\n": false, "..": false, ".a.service": false, "../a.service": false, "a/b.service": false,
+		"%n.service": false, "a;b.service": false, "$(a).service": false, "a\x00.service": false, "\u202ea.service": false, "\xff.service": false,
+		"": false,
 	} {
 		if got := IsUnitName(name); got != want {
 			t.Errorf("%q is the name of a unit: %t, want %t", name, got, want)
@@ -117,7 +121,8 @@ func patternOf(t *testing.T, field string) *regexp.Regexp {
 	}
 	versions, _, _ := unstructured.NestedSlice(definition, "spec", "versions")
 	version, _ := versions[0].(map[string]any) // it has one
-	pattern, found, err := unstructured.NestedString(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "actions", "items", "properties", field, "pattern")
+	pattern, found, err := unstructured.NestedString(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "actions",
+		"items", "properties", field, "pattern")
 	if err != nil || !found {
 		t.Fatalf("no pattern of %s: %v", field, err)
 	}

@@ -72,8 +72,10 @@ func TestCompute(t *testing.T) {
 			want:     []Step{{Path: "/f", Before: file("f"), After: absent()}, {Path: "/l", Before: link, After: file("a")}},
 		},
 		{
-			name:     "what no config has any more gets its original",
-			managed:  map[string]Managed{"/f": {State: file("a"), Original: file("original"), Unit: "u"}, "/n": {State: file("b"), Original: absent()}},
+			name: "what no config has any more gets its original",
+			managed: map[string]Managed{
+				"/f": {State: file("a"), Original: file("original"), Unit: "u"}, "/n": {State: file("b"), Original: absent()},
+			},
 			observed: Observed{Paths: map[string]State{"/f": file("edited"), "/n": file("b")}},
 			want: []Step{
 				{Path: "/f", Before: file("edited"), After: file("original"), Unit: "u"},
@@ -270,7 +272,8 @@ func TestDriftNamesWhatDiffersAndNoContent(t *testing.T) {
 		{absent(), file("a"), "/f: expected absent, found file"},
 		{State{Kind: Link, Target: "x"}, State{Kind: Link, Target: "y"}, "/f: the link has another target"},
 	} {
-		got := Drift(map[string]Managed{"/f": {State: tc.want}, "/same": {State: file("b")}}, map[string]State{"/f": tc.found, "/same": file("b")})
+		got := Drift(map[string]Managed{"/f": {State: tc.want}, "/same": {State: file("b")}},
+			map[string]State{"/f": tc.found, "/same": file("b")})
 		if diff := cmp.Diff([]string{tc.message}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -54,7 +54,8 @@ func (s State) difference(want State) string {
 	case s.Kind == Link && s.Target != want.Target:
 		return "the link has another target"
 	case s.Digest != want.Digest:
-		return fmt.Sprintf("expected content of %d bytes with SHA-256 %s, found %d bytes with %s", want.Size, abbreviated(want.Digest), s.Size, abbreviated(s.Digest))
+		return fmt.Sprintf("expected content of %d bytes with SHA-256 %s, found %d bytes with %s",
+			want.Size, abbreviated(want.Digest), s.Size, abbreviated(s.Digest))
 	case s.Mode != want.Mode:
 		return fmt.Sprintf("expected mode %04o, found %04o", want.Mode, s.Mode)
 	case s.UID != want.UID || s.GID != want.GID:

@@ -19,7 +19,8 @@ import (
 )
 
 var (
-	crashes   = flag.Int("crashes", 300, "runs of TestCrash; each draws a tree, two configs and the calls at which the process is killed or fails")
+	crashes = flag.Int("crashes", 300,
+		"runs of TestCrash; each draws a tree, two configs and the calls at which the process is killed or fails")
 	crashSeed = flag.Uint64("crash-seed", 0, "seed of TestCrash's first run; 0 means that of the date")
 )
 

@@ -159,7 +159,8 @@ func TestUndoAfterCommitRestoresAndCountsAttempts(t *testing.T) {
 		must(t, err)
 		must(t, store.Apply(Change{
 			ID: "t" + string(rune('1'+attempt)), BootID: "b1", Config: "c", Content: []byte("same"), Contents: c.contents,
-			Plan: plan.Compute(plan.World{Desired: c.desired, Observed: observed, UID: os.Geteuid(), GID: os.Getegid()}), Actions: plan.Actions{Reboot: true},
+			Plan:    plan.Compute(plan.World{Desired: c.desired, Observed: observed, UID: os.Geteuid(), GID: os.Getegid()}),
+			Actions: plan.Actions{Reboot: true},
 		}))
 		must(t, store.Undo("it is not healthy", "b2"))
 		want := &journal.Failure{ConfigDigest: plan.Digest([]byte("same")), Attempts: attempt + 1, Reason: "it is not healthy", BootID: "b2"}

@@ -153,7 +153,8 @@ func (s *Server) note(ctx context.Context, begun time.Time, err error) (again ti
 		return again
 	}
 	if is.Away {
-		klog.FromContext(ctx).Error(err, "API server does not answer; decisions that depend on it wait", "server", s.cfg.Name, "lastAnswer", is.From)
+		klog.FromContext(ctx).Error(err, "API server does not answer; decisions that depend on it wait", "server", s.cfg.Name, "lastAnswer",
+			is.From)
 	} else {
 		klog.FromContext(ctx).Info("API server answers again", "server", s.cfg.Name, "away", is.Back.Sub(is.From).Round(time.Second).String())
 	}

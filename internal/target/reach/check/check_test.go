@@ -237,7 +237,8 @@ mcm_machine_controller_frozen 1
 		if err := json.Unmarshal(page.Body.Bytes(), &shown); err != nil || len(shown) != 2 {
 			f.Fatalf("%v: %s", err, page.Body)
 		}
-		if shown[0]["server"] != "target" || shown[0]["away"] != true || shown[0]["error"] != "connection refused" || shown[0]["failingSince"] == nil {
+		if shown[0]["server"] != "target" || shown[0]["away"] != true || shown[0]["error"] != "connection refused" ||
+			shown[0]["failingSince"] == nil {
 			f.Errorf("got %s", page.Body)
 		}
 	})

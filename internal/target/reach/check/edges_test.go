@@ -133,7 +133,8 @@ func TestDebugPageShowsNoErrorOfAServerThatAnswersAgain(t *testing.T) {
 		page := httptest.NewRecorder()
 		Servers{f.Server}.ServeHTTP(page, nil)
 		var shown []map[string]any
-		if err := json.Unmarshal(page.Body.Bytes(), &shown); err != nil || len(shown) != 1 || shown[0]["error"] != nil || shown[0]["away"] != false {
+		if err := json.Unmarshal(page.Body.Bytes(), &shown); err != nil || len(shown) != 1 || shown[0]["error"] != nil ||
+			shown[0]["away"] != false {
 			f.Errorf("%v: %s", err, page.Body)
 		}
 	})

@@ -47,7 +47,10 @@ func TestDecisions(t *testing.T) {
 		{"an answer ends the row", "R R R R r R R R R =ok r =ok"},
 		{"what shows nothing does not", "R R R R r! R =opened"},
 		{"writes alone", "W r W r W r W r W =opened r =ok w =failures:2s"},
-		{"pauses double up to the longest", "R R R R R +2s R =ok r =failures:4s +4s R r =failures:8s +8s R +16s R r =failures:30s +30s R r =failures:30s"},
+		{
+			"pauses double up to the longest",
+			"R R R R R +2s R =ok r =failures:4s +4s R r =failures:8s +8s R +16s R r =failures:30s +30s R r =failures:30s",
+		},
 		{"one is sent at the end of the pause", "R R R R R +2s r? =sent r =failures:4s w =ok"},
 		{"an answer closes it", "R R R R R +2s r =closed r =ok R R R R =ok"},
 		{"a server that answers now and then", "R R R R R +2s r =closed R R R R R =opened r =failures:4s +4s r R R R R R r =failures:8s"},
@@ -109,7 +112,8 @@ func TestLateEnds(t *testing.T) {
 			t.Errorf("end %d: the change is %d", i, change)
 		}
 	}
-	if why, wait := w.Problem(w.now); wait != LongestPause-Failures*100*time.Millisecond || !strings.Contains(why, "has failed 5 reads or more in a row, the last one with: late") {
+	if why, wait := w.Problem(w.now); wait != LongestPause-Failures*100*time.Millisecond ||
+		!strings.Contains(why, "has failed 5 reads or more in a row, the last one with: late") {
 		t.Errorf("got the problem %q for %s, want the longest pause for what the server requests", why, wait)
 	}
 	if why, wait := w.Problem(w.now.Add(LongestPause)); why != "" || wait != 0 || w.InFlight() != 0 {

@@ -46,7 +46,9 @@ func NewModel() *Model {
 }
 
 func newFolder(mode uint32) *inode {
-	return &inode{image: image{kind: plan.Folder, mode: mode}, entries: map[string]*inode{}, kept: map[string]*inode{}, changed: map[string][]*inode{}}
+	return &inode{
+		image: image{kind: plan.Folder, mode: mode}, entries: map[string]*inode{}, kept: map[string]*inode{}, changed: map[string][]*inode{},
+	}
 }
 
 // LosePower returns the disk as it is after a loss of power.
