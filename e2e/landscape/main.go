@@ -14,7 +14,10 @@ import (
 )
 
 // settings of the cloud: VMs boot at once, so that times are those of the fleet.
-const settings = `{"latency":{"CreateInstance":{"mean":"200ms","spread":"0s"},"DeleteInstance":{"mean":"200ms","spread":"0s"}},"bootTime":{"mean":"0s","spread":"0s"},"stopTime":{"mean":"0s","spread":"0s"}}`
+const settings = `{
+	"latency": {"CreateInstance": {"mean": "200ms", "spread": "0s"}, "DeleteInstance": {"mean": "200ms", "spread": "0s"}},
+	"bootTime": {"mean": "0s", "spread": "0s"}, "stopTime": {"mean": "0s", "spread": "0s"}
+}`
 
 // options of a run.
 type options struct {

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -73,6 +74,7 @@ func BenchmarkTargetAtRest(b *testing.B) {
 
 // measureRest opens targets, reports what they take, and closes them.
 func measureRest(b *testing.B, throughTLS bool) {
+	b.Helper()
 	const n = 50
 	var nodes []string
 	for i := range 20 {
@@ -154,9 +156,7 @@ func passTo(server *apiserver.Server) http.HandlerFunc {
 			return
 		}
 		defer func() { _ = answer.Body.Close() }()
-		for key, values := range answer.Header {
-			w.Header()[key] = values
-		}
+		maps.Copy(w.Header(), answer.Header)
 		w.WriteHeader(answer.StatusCode)
 		_ = http.NewResponseController(w).Flush()
 		_, _ = io.Copy(w, answer.Body)

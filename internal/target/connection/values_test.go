@@ -28,8 +28,7 @@ func pod(i int) corev1.Pod {
 	}
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p-%d", i), ManagedFields: []metav1.ManagedFieldsEntry{
-			{FieldsV1: &metav1.FieldsV1{Raw: []byte(
-				`{"f:metadata":{` + strings.Repeat(`"f:labels":{".":{},"f:app":{}},`, 50) + `"f:x":{}}}`)}},
+			{FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{` + strings.Repeat(`"f:labels":{".":{},"f:app":{}},`, 50) + `"f:x":{}}}`)},
 		}},
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{of, of, of}},
 		Status: corev1.PodStatus{Conditions: make([]corev1.PodCondition, 5), ContainerStatuses: make([]corev1.ContainerStatus, 3)},
