@@ -92,6 +92,8 @@ target.none=true                                     none
 target.mode="all"                                    /target/mode
 target={"mode":"namespace","kubeconfigSecret":{"name":"x"}} target.kubeconfigSecret.name: expected none
 target={"mode":"control","kubeconfigSecret":{"name":"x"}} target.kubeconfigSecret.name: expected none
+namespaceSelector="a=b",namespace="c"                namespaceSelector: expected none
+namespaceSelector="a=b",shardBy="deployment"         shardBy: expected namespace
 target.mode="namespace",shardBy="deployment"         shardBy: expected namespace
 target.mode="namespace",machineConfiguration.enabled=true machineConfiguration.enabled
 target.byNamespace.secretName=""                     /target/byNamespace/secretName

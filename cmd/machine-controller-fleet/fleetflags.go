@@ -20,7 +20,7 @@ func declareFleet(g *flags.Group, o *replica.FleetOptions, replica *string) {
 		"namespace of the control cluster with the fleet's Leases; empty means $POD_NAMESPACE, and if there is none "+defaultFleetNamespace)
 	g.Int(&o.Slots, "slots", o.Slots, "number of slots that the work is divided into; fixed when the fleet is installed")
 	g.String(&o.ShardBy, "shard-by", "", "what stays together in one slot: deployment or namespace; empty means deployment, "+
-		"and namespace with --target=namespace; fixed when the fleet is installed")
+		"and namespace with --target=namespace and with --namespace-selector; fixed when the fleet is installed")
 	g.Float(&o.Capacity, "capacity", o.Capacity, "how much this replica should hold, in relation to the others")
 	g.String(&o.PodUID, "pod-uid", o.PodUID,
 		"UID of the pod that this runs in; with --state-dir it lets a restarted process take its slots back at once")

@@ -81,6 +81,9 @@ func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.Namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.String(&o.namespaceSwitch, "namespace-switch", switchNone, "what switches the fleet on and off in each namespace: none, "+
 		"or deployment (the Deployment machine-controller-manager there, by its replicas; without it the namespace is off)")
+	g.String(&o.NamespaceSelector, "namespace-selector", "",
+		"label selector of the namespaces of the control cluster to serve; empty means all; one whose labels change is left, or taken over, "+
+			"under the Leases of Machine Controller Manager; needs --shard-by=namespace, which is the default with it")
 	g.Float(&o.kubeconfigs.QPS, "kube-api-qps", 0,
 		"requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.kubeconfigs.Burst, "kube-api-burst", 30, "requests that may be sent at once beyond --kube-api-qps", flags.OrZero)

@@ -3,6 +3,8 @@ package main
 import (
 	"net/netip"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
@@ -46,6 +48,10 @@ func (o *options) resolveTarget(check func(ok bool, format string, args ...any))
 	default:
 		return false
 	}
+	if o.NamespaceSelector != "" {
+		shardBy = assignment.ByNamespace
+		o.checkNamespaceSelector(check)
+	}
 	if o.Fleet.ShardBy == "" {
 		o.Fleet.ShardBy = string(shardBy)
 	}
@@ -56,6 +62,16 @@ func (o *options) resolveTarget(check func(ok bool, format string, args ...any))
 		o.Targets.Refused = append(o.Targets.Refused, network)
 	}
 	return true
+}
+
+// checkNamespaceSelector records what is wrong with --namespace-selector, or with other flags next
+// to it.
+func (o *options) checkNamespaceSelector(check func(ok bool, format string, args ...any)) {
+	_, err := labels.Parse(o.NamespaceSelector)
+	check(err == nil, "--namespace-selector: expected a label selector such as fleet=canary, got %q; correct it", o.NamespaceSelector)
+	check(o.Namespace == "", "--namespace-selector: expected none with --namespace, got both; remove one of them")
+	check(o.Fleet.ShardBy == "" || o.Fleet.ShardBy == string(assignment.ByNamespace),
+		"--shard-by: expected %s with --namespace-selector, got %q; a namespace is left by one replica", assignment.ByNamespace, o.Fleet.ShardBy)
 }
 
 // texts returns networks as texts.

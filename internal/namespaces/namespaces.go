@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -22,17 +23,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// Namespaces has the annotations of Namespaces. New returns one. It is safe for concurrent use.
+// Namespaces has the annotations of Namespaces, and which of them are selected. New returns one. It
+// is safe for concurrent use.
 type Namespaces struct {
 	informer cache.SharedIndexInformer
+	selector labels.Selector
 	changes  []func(namespace string)
 	denied   atomic.Bool // the API server has not permitted the last list or watch
 }
 
 // New returns Namespaces of the control cluster, which watch while Run runs. only is the one
-// Namespace that is served; "" means all.
-func New(control metadata.Interface, only string) (*Namespaces, error) {
-	n := &Namespaces{}
+// Namespace that is served; "" means all. selector selects those that the fleet serves.
+func New(control metadata.Interface, only string, selector labels.Selector) (*Namespaces, error) {
+	n := &Namespaces{selector: selector}
 	source := objectcache.From(control.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")))
 	source.Watch = n.permitted(source.Watch)
 	if only != "" {
@@ -40,14 +43,15 @@ func New(control metadata.Interface, only string) (*Namespaces, error) {
 	}
 	n.informer = cache.NewSharedIndexInformer(&objectcache.ListerWatcher{Source: source}, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
 	_, err := n.informer.AddEventHandler(objectcache.Handler(n.changed))
-	if err := errors.Join(err, n.informer.SetTransform(essential), n.informer.SetWatchErrorHandlerWithContext(n.failed)); err != nil {
+	if err := errors.Join(err, n.informer.SetTransform(n.essential), n.informer.SetWatchErrorHandlerWithContext(n.failed)); err != nil {
 		return nil, fmt.Errorf("watch Namespaces: %w", err)
 	}
 	return n, nil
 }
 
-// essential is the informer's transform: it keeps the name and the fleet's annotations.
-func essential(obj any) (any, error) {
+// essential is the informer's transform: it keeps the name, the fleet's annotations, and the labels
+// that the selector names.
+func (n *Namespaces) essential(obj any) (any, error) {
 	whole, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return obj, nil
@@ -60,12 +64,18 @@ func essential(obj any) (any, error) {
 			metav1.SetMetaDataAnnotation(&kept.ObjectMeta, key, value)
 		}
 	}
+	requirements, _ := n.selector.Requirements()
+	for _, r := range requirements {
+		if value, labeled := whole.Labels[r.Key()]; labeled {
+			metav1.SetMetaDataLabel(&kept.ObjectMeta, r.Key(), value)
+		}
+	}
 	return kept, nil
 }
 
-// OnChange adds a function that is called with every Namespace whose annotations have changed, and
-// with "" when they become known, or cannot be read any more, which may affect all. f must return
-// soon. Call OnChange before Run.
+// OnChange adds a function that is called with every Namespace whose annotations have changed, or
+// that is selected now or not any more, and with "" when they become known, or cannot be read any
+// more, which may affect all. f must return soon. Call OnChange before Run.
 func (n *Namespaces) OnChange(f func(namespace string)) { n.changes = append(n.changes, f) }
 
 func (n *Namespaces) notify(namespace string) {
@@ -74,11 +84,15 @@ func (n *Namespaces) notify(namespace string) {
 	}
 }
 
-// changed notifies of a Namespace whose annotations differ.
+// changed notifies of a Namespace whose annotations or whose selection differ.
 func (n *Namespaces) changed(before, after *metav1.PartialObjectMetadata) {
-	if !maps.Equal(annotationsOf(before), annotationsOf(after)) {
+	if !maps.Equal(annotationsOf(before), annotationsOf(after)) || !n.selector.Empty() && n.selects(before) != n.selects(after) {
 		n.notify(cmp.Or(after, before).Name)
 	}
+}
+
+func (n *Namespaces) selects(namespace *metav1.PartialObjectMetadata) bool {
+	return namespace != nil && n.selector.Matches(labels.Set(namespace.Labels))
 }
 
 func annotationsOf(namespace *metav1.PartialObjectMetadata) map[string]string {
@@ -145,4 +159,18 @@ func (n *Namespaces) Annotation(namespace, key string) (value string, ok bool) {
 	found, _ := obj.(*metav1.PartialObjectMetadata)
 	value, ok = annotationsOf(found)[key]
 	return value, ok
+}
+
+// Selected reports whether a Namespace is selected; it is not known while the API server has not
+// shown that Namespace. A selector that selects all needs no Namespace to be known.
+func (n *Namespaces) Selected(namespace string) (selected, known bool) {
+	if n.selector.Empty() {
+		return true, true
+	}
+	obj, known, err := n.informer.GetStore().GetByKey(namespace)
+	if err != nil || !known {
+		return false, false
+	}
+	found, _ := obj.(*metav1.PartialObjectMetadata)
+	return n.selects(found), true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -95,7 +96,7 @@ func newWorld(t *testing.T, only string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Namespaces, err = New(client, only); err != nil {
+	if w.Namespaces, err = New(client, only, labels.Everything()); err != nil {
 		t.Fatal(err)
 	}
 	w.OnChange(func(namespace string) {
@@ -245,20 +246,66 @@ func TestAnswersThatAreMissing(t *testing.T) {
 	})
 }
 
+// A Namespace of which nothing is known is neither selected nor not.
+func TestSelectionByLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "")
+		if selected, known := w.Selected("a"); !selected || !known {
+			t.Error("without a selector a Namespace is not selected")
+		}
+		w.selector = labels.SelectorFromSet(labels.Set{"fleet": "one"})
+		label := func(fleet string) {
+			w.server.Edit("namespaces", "", "a", func(u *unstructured.Unstructured) {
+				u.SetLabels(map[string]string{"fleet": fleet, "other": fleet})
+			})
+		}
+		label("one")
+		if selected, known := w.Selected("a"); selected || known {
+			t.Error("known before the first list")
+		}
+		w.run(t, func() {
+			time.Sleep(time.Second)
+			for _, step := range []struct {
+				fleet    string
+				reported []string
+				selected bool
+			}{{"one", []string{"", "a"}, true}, {"two", []string{"a"}, false}, {"three", nil, false}, {"one", []string{"a"}, true}} {
+				label(step.fleet)
+				reported := w.reported()
+				selected, known := w.Selected("a")
+				if selected != step.selected || !known || !slices.Equal(reported, step.reported) {
+					t.Errorf("labeled for %s: selected %v, known %v, reported %q", step.fleet, selected, known, reported)
+				}
+			}
+			if selected, known := w.Selected("b"); selected || !known {
+				t.Errorf("without a label: selected %v, known %v", selected, known)
+			}
+			w.server.Remove("namespaces", "", "a")
+			if reported := w.reported(); !slices.Equal(reported, []string{"a"}) {
+				t.Errorf("deleted: reported %q", reported)
+			}
+			if selected, known := w.Selected("a"); selected || known {
+				t.Errorf("deleted: selected %v, known %v", selected, known)
+			}
+		})
+	})
+}
+
 // Every replica stores all Namespaces, so little is kept of each.
 func TestLittleIsKept(t *testing.T) {
 	whole := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: "a", UID: "u", ResourceVersion: "1", Labels: map[string]string{"l": "x"}, Finalizers: []string{"f"},
+		Name: "a", UID: "u", ResourceVersion: "1", Labels: map[string]string{"l": "x", "fleet": "y"}, Finalizers: []string{"f"},
 		Annotations: map[string]string{key: "x", "other": strings.Repeat("x", 10_000)},
 	}}
-	got, err := essential(whole)
+	n := &Namespaces{selector: labels.SelectorFromSet(labels.Set{"fleet": "one"})}
+	got, err := n.essential(whole)
 	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Name: "a", UID: "u", ResourceVersion: "1", Annotations: map[string]string{key: "x"},
+		Name: "a", UID: "u", ResourceVersion: "1", Labels: map[string]string{"fleet": "y"}, Annotations: map[string]string{key: "x"},
 	}}
 	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
 		t.Errorf("kept (%v, -want +got):\n%s", err, diff)
 	}
-	if _, err := essential(fmt.Stringer(nil)); err != nil {
+	if _, err := n.essential(fmt.Stringer(nil)); err != nil {
 		t.Error(err)
 	}
 }

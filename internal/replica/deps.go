@@ -76,7 +76,7 @@ func newDeps(o Options, around Environment) (*deps, error) {
 	if err := d.findTargets(around, spread); err != nil {
 		return nil, err
 	}
-	if d.namespaces, err = namespaces.New(d.metadata, o.Namespace); err != nil {
+	if d.namespaces, err = newNamespaces(d, spread); err != nil {
 		return nil, err
 	}
 	d.holds = deletion.NewHolds(d.namespaces)

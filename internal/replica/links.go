@@ -28,6 +28,7 @@ func linkControllers(d *deps, c *controllers) error {
 	}
 	// The target cluster of a namespace is available, or not any more.
 	if d.byNamespace != nil {
+		d.linkTargets()
 		d.byNamespace.OnChange(c.machines.TargetChanged)
 		d.byNamespace.OnChange(c.deployments.TargetChanged)
 		d.byNamespace.OnChange(c.sets.TargetChanged)

@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
 )
 
 // machineConfiguration is shared by the controllers of machine configuration. All of it exists
@@ -107,13 +108,22 @@ func (m *machineConfiguration) owns(name string) bool { return m.slots.fence.Hol
 
 // poolGate returns a Gate that admits pools by their slot.
 func (m *machineConfiguration) poolGate() runner.Gate[types.NamespacedName] {
-	return fence.NewGate(m.slots.fence, func(key types.NamespacedName) (int, bool) {
+	return namespacelease.Counted(m.slots.namespaces, m.namespaceOf, fence.NewGate(m.slots.fence, func(key types.NamespacedName) (int, bool) {
 		pool, known := m.cache.Pool(key.Name)
 		if !known {
 			return 0, false
 		}
 		return m.slotOf(pool)
-	})
+	}))
+}
+
+// namespaceOf returns the namespace of the MachineDeployment that a pool names; "" if it names
+// none.
+func (m *machineConfiguration) namespaceOf(key types.NamespacedName) string {
+	if pool, known := m.cache.Pool(key.Name); known && pool.Spec.MachineRef != nil {
+		return pool.Spec.MachineRef.Namespace
+	}
+	return ""
 }
 
 // nameGate returns a Gate that admits objects without a namespace by their names.

@@ -22,8 +22,10 @@ import (
 type Options struct {
 	// Name is the name of this replica, which no other one of the fleet has.
 	Name string
-	// Namespace is the only namespace that is served; "" means all.
-	Namespace string
+	// Namespace is the only namespace that is served; "" means all. NamespaceSelector is a label
+	// selector of those that are served; "" means all, others need FleetOptions.ShardBy of a
+	// namespace.
+	Namespace, NamespaceSelector string
 	// ConcurrentSyncs is how many objects of a kind are worked on at the same time in one namespace.
 	ConcurrentSyncs int
 

@@ -91,7 +91,8 @@ func (o *oracle) acts(session string, slot int, what string) {
 		return
 	}
 	const slots = slotsOfTrial
-	lease := o.control.Get("leases", fleetNamespace, member.SlotLeaseName("fleet", slot, slots))
+	fleet, _, _ := strings.Cut(session, "-")
+	lease := o.control.Get("leases", fleetNamespace, member.SlotLeaseName(fleet, slot, slots))
 	if lease == nil {
 		return
 	}

@@ -33,7 +33,7 @@ func (c *controllers) addOrphans(d *deps) (err error) {
 		Ledger:         types.NamespacedName{Namespace: fleet.Namespace, Name: fleet.Name + v1alpha1.LeaseSafety},
 		ControlCluster: d.identity.ID,
 		Served: func(ctx context.Context, namespace string) (bool, error) {
-			if !d.slots.switches.IsOn(namespace) {
+			if selected, _ := d.namespaces.Selected(namespace); !selected || !d.slots.switches.IsOn(namespace) {
 				return false, nil
 			}
 			return isServed(ctx, d.control, identity, namespace)

@@ -88,8 +88,8 @@ func newSlots(d *deps, spread assignment.Spread) (*slots, error) {
 		Control: d.metadata, Target: d.targetMetadata, Machines: api, Watch: s.unlabeled,
 		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
 		Served: s.namespaces.Served,
-		Gate: namespaceswitch.Guard(s.switches, fence.NewGate(d.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
-			func(key slotlabel.Key) string { return key.Namespace }),
+		Gate: namespaceswitch.Guard(s.switches, namespacelease.Counted(s.namespaces, namespaceOfKey,
+			fence.NewGate(d.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true })), namespaceOfKey),
 		Holds:  d.session.fence.Holds,
 		Events: d.recorder(v1alpha1.EventSourceMachineDeployment), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
 	})
@@ -97,6 +97,7 @@ func newSlots(d *deps, spread assignment.Spread) (*slots, error) {
 		return nil, err
 	}
 	s.namespaces.OnChange(s.labeler.NamespaceChanged)
+	d.namespaces.OnChange(s.namespaces.SelectionChanged)
 	reportLabeler(s.labeler, policy.Deployment, d.view.Deployments.Objects)
 	reportLabeler(s.labeler, policy.Set, d.view.Sets.Objects)
 	reportLabeler(s.labeler, policy.Machine, d.view.Machines.Objects)
@@ -132,6 +133,7 @@ func (s *slots) Open(slots []int) {
 // Drop removes the objects of slots that were lost.
 func (s *slots) Drop(slots []int) {
 	s.Set.Drop(slots)
+	s.namespaces.Dropped(slots)
 	call(s.dropped)
 }
 
@@ -171,6 +173,9 @@ func (s *slots) count(registerer prometheus.Registerer) {
 	s.undecodable.count(registerer)
 	gauge("mcf_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
 		nil, s.namespaces.CountRefused)
+	gauge("mcf_unselected_namespaces",
+		"Namespaces with roots in this replica's slots that --namespace-selector does not select, and that no other manager has served for 15 s.",
+		nil, s.namespaces.CountUnselected)
 }
 
 // known returns the metadata of an object in this replica's slots.
@@ -200,7 +205,7 @@ func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 		}
 		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
-	return namespaceswitch.Guard(s.switches, s.labeler.Admission().Gate(kind, inner), inNamespace)
+	return namespaceswitch.Guard(s.switches, s.labeler.Admission().Gate(kind, namespacelease.Counted(s.namespaces, inNamespace, inner)), inNamespace)
 }
 
 // weigh returns the weights of this replica's slots.
@@ -211,9 +216,9 @@ func (s *slots) weigh() map[int]int64 {
 // sharedGate returns a Gate for objects that several roots share: their own key decides their slot.
 // No key is admitted in a namespace that another manager serves.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
-	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+	inner := namespacelease.Counted(s.namespaces, inNamespace, fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		return s.spread.Of(key.Namespace, key.Name), !s.namespaces.KeptOut(key.Namespace)
-	})
+	}))
 	guarded, switched := namespaceswitch.Guard(s.switches, inner, inNamespace).(*namespaceswitch.Gate[types.NamespacedName])
 	if !switched {
 		return inner
@@ -225,19 +230,21 @@ func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 
 func inNamespace(key types.NamespacedName) string { return key.Namespace }
 
+func namespaceOfKey(key slotlabel.Key) string { return key.Namespace }
+
 // nodeGate returns a Gate that admits Nodes by their slot label, and those of a namespace's target
 // cluster by the namespace. A Node's machine may be deleted, so its namespace may be unknown.
 func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
-	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+	inner := namespacelease.Counted(s.namespaces, inNamespace, fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		if key.Namespace != "" { // of the target cluster of that namespace
-			return s.spread.Of(key.Namespace, ""), true
+			return s.spread.Of(key.Namespace, ""), s.namespaces.Serves(key.Namespace)
 		}
 		node, known := s.nodes.Get(key)
 		if !known {
 			return 0, false
 		}
 		return policy.Read(node.Labels[v1alpha1.LabelSlot], s.spread.Count())
-	})
+	}))
 	return namespaceswitch.Guard(s.switches, inner, func(key types.NamespacedName) string {
 		if node, known := s.nodes.Get(key); known && key.Namespace == "" {
 			machine, _ := v1alpha1.MachineOf(node)

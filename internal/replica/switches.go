@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch"
@@ -53,7 +51,7 @@ func (d *deps) service(namespace string) policy.Service {
 		return policy.Service{Reason: reasonBlind, Message: "The replica that holds the namespace cannot serve it: " + what}
 	}
 	switch other, known := d.slots.namespaces.Other(namespace); {
-	case !known:
+	case !known, !d.isSelected(namespace):
 		return policy.Service{Pending: true}
 	case other != "":
 		return policy.Service{
@@ -82,7 +80,7 @@ func (d *deps) linkSwitches() {
 	d.slots.namespaces.OnChange(d.slots.switches.Changed)
 	if d.byNamespace != nil {
 		d.byNamespace.OnChange(d.slots.switches.Changed)
-		d.slots.switches.OnChange(func(namespace string) { d.targetUsers.count(namespace, 0) })
+		d.slots.switches.OnChange(d.targetUsers.changed)
 	}
 }
 
@@ -116,34 +114,5 @@ func (d *deps) tryIfOn(
 			return nil, errSwitchedOff
 		}
 		return try(ctx, class)
-	}
-}
-
-// targetUsers keep the target cluster of a namespace open while this replica has machines there and
-// the namespace is switched on.
-type targetUsers struct {
-	targets *bynamespace.Targets
-	isOn    func(namespace string) bool
-
-	mu       sync.Mutex
-	machines map[string]int
-	used     map[string]bool
-}
-
-// count adds machines of a namespace.
-func (u *targetUsers) count(namespace string, more int) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.machines[namespace] += more; u.machines[namespace] == 0 {
-		delete(u.machines, namespace)
-	}
-	switch uses := u.machines[namespace] > 0 && u.isOn(namespace); {
-	case uses == u.used[namespace]:
-	case uses:
-		u.used[namespace] = true
-		u.targets.Use(namespace)
-	default:
-		delete(u.used, namespace)
-		u.targets.Leave(namespace)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -68,21 +69,60 @@ func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread
 	if err != nil {
 		return nil, err
 	}
-	d.targetUsers = &targetUsers{
-		targets:  targets,
-		isOn:     func(namespace string) bool { return d.slots.switches.IsOn(namespace) },
-		machines: map[string]int{},
-		used:     map[string]bool{},
+	return targets, nil
+}
+
+// targetUsers keep the target clusters of namespaces open in which this replica has Machines, and
+// which the fleet serves.
+type targetUsers struct {
+	targets *bynamespace.Targets
+	serves  func(namespace string) bool
+
+	mu       sync.Mutex
+	machines map[string]int  // by namespace
+	using    map[string]bool // namespaces whose target is in use
+}
+
+// linkTargets has targets opened and closed.
+func (d *deps) linkTargets() {
+	users := &targetUsers{targets: d.byNamespace, machines: map[string]int{}, using: map[string]bool{}}
+	users.serves = func(namespace string) bool {
+		return d.slots.switches.IsOn(namespace) && d.slots.namespaces.Serves(namespace)
 	}
+	d.targetUsers = users
+	d.slots.namespaces.OnChange(users.changed)
 	d.view.Machines.OnChange(func(before, after *v1alpha1.Machine) {
 		switch {
 		case before == nil:
-			d.targetUsers.count(after.Namespace, 1)
+			users.count(after.Namespace, 1)
 		case after == nil:
-			d.targetUsers.count(before.Namespace, -1)
+			users.count(before.Namespace, -1)
 		}
 	})
-	return targets, nil
+}
+
+func (u *targetUsers) count(namespace string, more int) {
+	u.mu.Lock()
+	if u.machines[namespace] += more; u.machines[namespace] == 0 {
+		delete(u.machines, namespace)
+	}
+	u.mu.Unlock()
+	u.changed(namespace)
+}
+
+// changed begins or ends the use of the target of a namespace.
+func (u *targetUsers) changed(namespace string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch use := u.machines[namespace] > 0 && u.serves(namespace); {
+	case use == u.using[namespace]:
+	case use:
+		u.using[namespace] = true
+		u.targets.Use(namespace)
+	default:
+		delete(u.using, namespace)
+		u.targets.Leave(namespace)
+	}
 }
 
 // link returns a target cluster whose requests pass the Fence. Errors: an invalid configuration.

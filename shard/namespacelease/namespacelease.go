@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -57,8 +56,8 @@ type Key struct {
 // String returns the key for logs and traces.
 func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }
 
-// Config is the configuration of NamespaceLeases. All fields but Namespace, Metrics and Tracer are
-// required.
+// Config is the configuration of NamespaceLeases. All fields but Namespace, Selection, Metrics
+// and Tracer are required.
 type Config struct {
 	// Client reads and writes Leases, Metadata lists roots, in the control cluster.
 	Client   kubernetes.Interface
@@ -70,12 +69,16 @@ type Config struct {
 	Fleet string
 	// SlotOf returns the slot of a namespace's name.
 	SlotOf func(namespace string) int
+	// Selection returns whether a namespace is selected for the fleet; nil means that all are. With it
+	// SlotOf has to be the slot of all work in the namespace: a namespace is left by one replica.
+	Selection func(namespace string) policy.Selection
 	// Gate admits the work of a slot, with its ownership in the context.
 	Gate runner.Gate[Key]
-	// Refused is called for each slot with roots in a namespace whose Leases another manager holds,
-	// with that holder: at once, and again at least every policy.Unchanged, for roots that were
-	// created since. known is the result that it returned before for the same holder, nil at first.
-	Refused func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool
+	// Refused is called for each slot with roots in a namespace that is not served, with the reason:
+	// at once, or after policy.Unchanged if the namespace is not selected, and again at least every
+	// policy.Unchanged, for roots that were created since. known is the result that it returned
+	// before for the same reason, nil at first.
+	Refused func(refused Key, why Refusal, known map[types.UID]bool) map[types.UID]bool
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
@@ -93,12 +96,7 @@ type NamespaceLeases struct {
 	reported map[Key]refusal         // by slots with work in namespaces whose Leases another manager holds
 	// ending are the namespaces in which nothing can be created, according to the last attempt.
 	ending map[string]bool
-}
-
-// refusal is the other holder of a namespace's Leases, and the roots on which it was reported.
-type refusal struct {
-	other string
-	roots map[types.UID]bool
+	selection
 }
 
 // firstSeen is when a version of a Lease was first seen.
@@ -108,14 +106,16 @@ type firstSeen struct {
 }
 
 // Validate returns an error that names the fields that are missing.
-func (c Config) Validate() error { return required.Fields(c, "Namespace", "Metrics", "Tracer") }
+func (c Config) Validate() error {
+	return required.Fields(c, "Namespace", "Selection", "Metrics", "Tracer")
+}
 
 // New returns NamespaceLeases, which watch from Start on. Errors: fields that are missing.
 func New(cfg Config) (*NamespaceLeases, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &NamespaceLeases{cfg: cfg, reported: map[Key]refusal{}, ending: map[string]bool{}}
+	a := &NamespaceLeases{cfg: cfg, reported: map[Key]refusal{}, ending: map[string]bool{}, selection: newSelection()}
 	var errs []error
 	for i, name := range names() {
 		a.since[i] = map[string]firstSeen{}
@@ -182,25 +182,42 @@ func (l *NamespaceLeases) Opened(slots []int) {
 // without another call.
 func (l *NamespaceLeases) Served(namespace string, slot int) bool {
 	leases, _ := l.see(namespace)
-	key := Key{namespace, slot}
+	key, selected := Key{namespace, slot}, l.selected(namespace)
+	if selected == policy.NotSelected {
+		l.report(key, refusalOf(l.keptOut(leases, selected), selected))
+		return false
+	}
 	if policy.Served(l.cfg.Fleet, leases, false) {
+		if !l.isProven(namespace) {
+			l.runner.Enqueue(key)
+			return false
+		}
 		return true
 	}
 	if policy.Served(l.cfg.Fleet, leases, l.isEnding(namespace)) {
 		l.runner.EnqueueAfter(key, recheckAfter)
 		return true
 	}
-	verdict := l.keptOut(leases)
-	l.runner.EnqueueAfter(key, verdict.Wake)
-	l.report(key, verdict.Other)
+	verdict := l.keptOut(leases, selected)
+	if selected != policy.Undetermined || l.waits(namespace) {
+		l.runner.EnqueueAfter(key, verdict.Wake)
+	}
+	l.report(key, refusalOf(verdict, selected))
 	return false
 }
 
-// Holds reports whether the fleet holds both Leases of a namespace. It acquires none, unlike
-// Served.
+// Holds reports whether the fleet holds both Leases of a namespace, and may keep them. It acquires
+// none, unlike Served.
 func (l *NamespaceLeases) Holds(namespace string) bool {
 	leases, _ := l.see(namespace)
-	return policy.Served(l.cfg.Fleet, leases, false)
+	return l.selected(namespace) != policy.NotSelected && policy.Served(l.cfg.Fleet, leases, false)
+}
+
+// Serves reports whether the fleet holds both Leases of a namespace, or they are gone because it is
+// terminating. It acquires none, unlike Served.
+func (l *NamespaceLeases) Serves(namespace string) bool {
+	leases, _ := l.see(namespace)
+	return l.selected(namespace) != policy.NotSelected && policy.Served(l.cfg.Fleet, leases, l.isEnding(namespace))
 }
 
 // Held returns the namespaces of which the fleet holds both Leases, by name.
@@ -216,11 +233,11 @@ func (l *NamespaceLeases) Held() []string {
 }
 
 // KeptOut reports whether another manager serves a namespace, or may do so because the Leases are
-// not listed yet. If no other does, there may be work without any root, such as the release of a
-// MachineClass.
+// not listed yet, or because the namespace is not known to be selected. If no other does, there may
+// be work without any root, such as the release of a MachineClass.
 func (l *NamespaceLeases) KeptOut(namespace string) bool {
 	other, known := l.Other(namespace)
-	return other != "" || !known
+	return other != "" || !known || l.selected(namespace) != policy.Selected
 }
 
 // Other returns the manager that keeps the fleet out of a namespace, "" if there is none. It is not
@@ -232,67 +249,13 @@ func (l *NamespaceLeases) Other(namespace string) (other string, known bool) {
 		}
 	}
 	leases, _ := l.see(namespace)
-	return l.keptOut(leases).Other, true
+	return l.keptOut(leases, l.selected(namespace)).Other, true
 }
 
 // keptOut returns a verdict with the holder that keeps the fleet out, and the minimum time; ""
 // means no other holder.
-func (l *NamespaceLeases) keptOut(leases [2]policy.Lease) policy.Verdict {
-	return policy.Decide(policy.World{Now: l.cfg.Clock.Now(), Fleet: l.cfg.Fleet, Leases: leases})
-}
-
-// report reports a holder that keeps the fleet out once; "" means that there is none any more.
-func (l *NamespaceLeases) report(refused Key, other string) {
-	l.mu.Lock()
-	known := l.reported[refused].other
-	if other == "" {
-		l.forget(refused.Namespace)
-	} else if other != known {
-		l.reported[refused] = refusal{other: other}
-	}
-	l.mu.Unlock()
-	if other != known {
-		l.reportRoots(refused)
-	}
-}
-
-// reportRoots reports the holder that keeps the fleet out on roots on which it was not reported
-// yet.
-func (l *NamespaceLeases) reportRoots(refused Key) {
-	l.mu.Lock()
-	was, ok := l.reported[refused]
-	l.mu.Unlock()
-	if !ok {
-		return
-	}
-	roots := l.cfg.Refused(refused, was.other, was.roots)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.reported[refused].other == was.other {
-		l.reported[refused] = refusal{was.other, roots}
-	}
-}
-
-// forget removes the reported holders of a namespace. The caller holds the lock.
-func (l *NamespaceLeases) forget(namespace string) {
-	maps.DeleteFunc(l.reported, func(key Key, _ refusal) bool { return key.Namespace == namespace })
-}
-
-// CountRefused returns the number of namespaces with roots of this replica whose Leases another
-// manager holds.
-func (l *NamespaceLeases) CountRefused() (count int) {
-	l.mu.Lock()
-	namespaces := map[string]bool{}
-	for key := range l.reported {
-		namespaces[key.Namespace] = true
-	}
-	l.mu.Unlock()
-	for namespace := range namespaces {
-		if leases, _ := l.see(namespace); l.keptOut(leases).Other != "" {
-			count++
-		}
-	}
-	return count
+func (l *NamespaceLeases) keptOut(leases [2]policy.Lease, selected policy.Selection) policy.Verdict {
+	return policy.Decide(policy.World{Now: l.cfg.Clock.Now(), Fleet: l.cfg.Fleet, Leases: leases, Selection: selected})
 }
 
 // changed records when a Lease changed. A renewal starts the time again; keys are enqueued only
@@ -363,7 +326,15 @@ func (l *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached 
 // acquires or releases them for the holder of the slot of the namespace's name.
 func (l *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	leases, cached := l.see(key.Namespace)
-	w := policy.World{Now: l.cfg.Clock.Now(), Fleet: l.cfg.Fleet, Leases: leases, MayRelease: key.Slot == l.cfg.SlotOf(key.Namespace)}
+	w := policy.World{
+		Now: l.cfg.Clock.Now(), Fleet: l.cfg.Fleet, Leases: leases, MayRelease: key.Slot == l.cfg.SlotOf(key.Namespace),
+		Selection: l.selected(key.Namespace),
+	}
+	if w.Selection == policy.NotSelected {
+		w.Busy = l.leave(key.Namespace)
+	} else if err := l.prove(ctx, key.Namespace, leases); err != nil {
+		return runner.Result{}, err
+	}
 	verdict := policy.Decide(w)
 	if verdict.Do == policy.ListRoots {
 		var err error
@@ -372,8 +343,11 @@ func (l *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result
 		}
 		verdict = policy.Decide(w)
 	}
-	if verdict.Other != "" {
+	if why := refusalOf(verdict, w.Selection); why != (Refusal{}) {
 		l.reportRoots(key)
+		if why.Unselected && l.isReported(key) {
+			verdict.Wake = policy.Unchanged
+		}
 	}
 	for i, concerned := range verdict.Which {
 		if !concerned {

@@ -83,11 +83,11 @@ func benchOf(t *testing.T, roots ...string) *bench {
 	var err error
 	b.leases, err = New(Config{
 		Client: b.server.Core(), Metadata: b.server.Metadata(), Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
-		Refused: func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool {
+		Refused: func(refused Key, why Refusal, known map[types.UID]bool) map[types.UID]bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if known == nil || !maps.Equal(known, b.roots) {
-				b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, other))
+				b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, why.Other))
 			}
 			return maps.Clone(b.roots)
 		},

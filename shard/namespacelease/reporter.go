@@ -10,40 +10,44 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Reporter reports namespaces that another holder keeps the fleet out of: its method is Refused of
-// Config. All fields are required.
+// Reporter reports namespaces that are not served: its method is Refused of Config. All fields are
+// required.
 type Reporter struct {
 	Events events.EventRecorder
 	// Holds reports whether this replica holds a slot.
 	Holds func(slot int) bool
-	// Roots returns the roots in a namespace that this replica knows.
-	Roots func(namespace string) []corev1.ObjectReference
-	// SlotOf returns the slot of a root.
-	SlotOf func(namespace, name string) int
+	// Roots returns the roots in a namespace that this replica knows, and that are in a slot.
+	Roots func(namespace string, slot int) []corev1.ObjectReference
 }
 
 // Refused emits an Event on each root of the slot in the namespace that is not among the known
-// ones, and returns all of them. It logs the other holder the first time. While another replica
-// holds the slot it does nothing, and returns known.
-func (r *Reporter) Refused(refused Key, other string, known map[types.UID]bool) map[types.UID]bool {
+// ones, and returns all of them. It logs the reason the first time. While another replica holds the
+// slot it does nothing, and returns known.
+func (r *Reporter) Refused(refused Key, why Refusal, known map[types.UID]bool) map[types.UID]bool {
 	if !r.Holds(refused.Slot) {
 		return known
 	}
-	if known == nil {
-		klog.Background().Error(nil, "Namespace is controlled by another manager",
-			"namespace", refused.Namespace, "slot", refused.Slot, "holder", other)
+	event := v1alpha1.EventNotAlone
+	message := "The namespace is not served: " + why.Other + " holds the Leases " + v1alpha1.LeaseManager + " and " +
+		v1alpha1.LeaseMachineController +
+		" there; stop it and wait 15 s, or keep the fleet out with --namespace"
+	if why.Unselected {
+		event = v1alpha1.EventNotSelected
+		message = "The namespace is not served: its labels do not match the --namespace-selector of this fleet, " +
+			"and no other manager holds the Leases " +
+			v1alpha1.LeaseManager + " and " + v1alpha1.LeaseMachineController + " there; label the namespace for one of the fleets"
+	}
+	if log := klog.Background(); known == nil && why.Unselected {
+		log.Error(nil, "Namespace is selected by no fleet", "namespace", refused.Namespace, "slot", refused.Slot)
+	} else if known == nil {
+		log.Error(nil, "Namespace is controlled by another manager", "namespace", refused.Namespace, "slot", refused.Slot, "holder", why.Other)
 	}
 	roots := map[types.UID]bool{}
-	refs := r.Roots(refused.Namespace)
+	refs := r.Roots(refused.Namespace, refused.Slot)
 	for i := range refs {
-		if r.SlotOf(refs[i].Namespace, refs[i].Name) != refused.Slot {
-			continue
-		}
 		roots[refs[i].UID] = true
 		if !known[refs[i].UID] {
-			telemetry.EmitUnlogged(r.Events, &refs[i], v1alpha1.EventNotAlone,
-				"The namespace is not served: "+other+" holds the Leases "+v1alpha1.LeaseManager+" and "+v1alpha1.LeaseMachineController+
-					" there; stop it and wait 15 s, or keep the fleet out with --namespace")
+			telemetry.EmitUnlogged(r.Events, &refs[i], event, message)
 		}
 	}
 	return roots

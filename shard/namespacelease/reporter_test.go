@@ -22,25 +22,27 @@ func (e *recorded) Eventf(about, _ runtime.Object, eventtype, reason, _, _ strin
 // A root that is created later gets an Event, too, and no root gets two.
 func TestRefusedRootsOfTheSlotGetAnEvent(t *testing.T) {
 	var got recorded
-	roots := []corev1.ObjectReference{{Name: "one", UID: "1"}, {Name: "other", UID: "2"}}
+	roots := []corev1.ObjectReference{{Name: "one", UID: "1"}}
 	holds := false
 	r := &Reporter{
 		Events: &got,
 		Holds:  func(slot int) bool { return holds && slot == 3 },
-		SlotOf: func(_, name string) int { return len(name) },
-		Roots:  func(string) []corev1.ObjectReference { return roots },
+		Roots: func(_ string, slot int) []corev1.ObjectReference {
+			return map[int][]corev1.ObjectReference{3: roots}[slot]
+		},
 	}
 	key := Key{Namespace: "n", Slot: 3}
-	known := r.Refused(key, "mcm", nil)
+	known := r.Refused(key, Refusal{Other: "mcm"}, nil)
 	if len(got) > 0 || known != nil {
 		t.Errorf("another replica holds the slot, and got Events %v, roots %v", got, known)
 	}
 	holds = true
-	known = r.Refused(key, "mcm", known)
-	roots = append(roots[1:], corev1.ObjectReference{Name: "one", UID: "3"}, corev1.ObjectReference{Name: "two", UID: "4"})
-	known = r.Refused(key, "mcm", known)
-	known = r.Refused(key, "mcm", known)
-	want := recorded{"Warning NotAlone: /one", "Warning NotAlone: /one", "Warning NotAlone: /two"}
+	known = r.Refused(key, Refusal{Other: "mcm"}, known)
+	roots = []corev1.ObjectReference{{Name: "one", UID: "3"}, {Name: "two", UID: "4"}}
+	known = r.Refused(key, Refusal{Other: "mcm"}, known)
+	known = r.Refused(key, Refusal{Other: "mcm"}, known)
+	r.Refused(key, Refusal{Unselected: true}, map[types.UID]bool{"3": true})
+	want := recorded{"Warning NotAlone: /one", "Warning NotAlone: /one", "Warning NotAlone: /two", "Warning NotSelected: /two"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 )
@@ -101,8 +103,8 @@ func TestHolderThatKeepsOutIsReported(t *testing.T) {
 	}
 	var got []report
 	b := unstarted(t)
-	b.leases.cfg.Refused = func(refused Key, other string, known map[types.UID]bool) map[types.UID]bool {
-		got = append(got, report{refused, other, known})
+	b.leases.cfg.Refused = func(refused Key, why Refusal, known map[types.UID]bool) map[types.UID]bool {
+		got = append(got, report{refused, why.Other, known})
 		return roots
 	}
 	for _, step := range []struct {
@@ -119,7 +121,7 @@ func TestHolderThatKeepsOutIsReported(t *testing.T) {
 		{of(7), "", nil, 1}, // all slots of the namespace are forgotten
 	} {
 		got = nil
-		b.leases.report(step.key, step.other)
+		b.leases.report(step.key, Refusal{Other: step.other})
 		if diff := cmp.Diff(step.want, got); diff != "" || len(b.leases.reported) != step.left {
 			t.Errorf("%v by %q: %d are left, want %d; reports (-want +got):\n%s", step.key, step.other, len(b.leases.reported), step.left, diff)
 		}
@@ -127,12 +129,12 @@ func TestHolderThatKeepsOutIsReported(t *testing.T) {
 	if count := b.leases.CountRefused(); count != 0 {
 		t.Errorf("%d namespaces count as refused although their Leases are free", count)
 	}
-	b.leases.cfg.Refused = func(Key, string, map[types.UID]bool) map[types.UID]bool {
-		b.leases.reported[elsewhere] = refusal{other: "another"}
+	b.leases.cfg.Refused = func(Key, Refusal, map[types.UID]bool) map[types.UID]bool {
+		b.leases.reported[elsewhere] = refusal{why: Refusal{Other: "another"}}
 		return roots
 	}
 	b.leases.reportRoots(elsewhere)
-	if now := b.leases.reported[elsewhere]; now.other != "another" || now.roots != nil {
+	if now := b.leases.reported[elsewhere]; now.why.Other != "another" || now.roots != nil {
 		t.Errorf("the holder that came during the report is replaced: %v", now)
 	}
 }
@@ -252,4 +254,154 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v: %d Leases were written, want only the first", test.answer, n)
 		}
 	}
+}
+
+// labeled makes the namespaces of a bench selected by a label.
+func (b *bench) labeled() (label func(policy.Selection)) {
+	var selection atomic.Int32
+	b.leases.cfg.Selection = func(string) policy.Selection { return policy.Selection(selection.Load()) }
+	return func(is policy.Selection) {
+		selection.Store(int32(is))
+		b.leases.SelectionChanged("n")
+	}
+}
+
+func TestNamespaceIsLeftWhenNoWorkRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := benchOf(t, "root")
+		label := b.labeled()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		if err := b.leases.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		go b.leases.Run(ctx)
+		gate := Counted(b.leases, func(key Key) string { return key.Namespace }, runner.Grouper[Key](grouping{b}))
+		for _, name := range names() {
+			b.setHolder(name, "fleet")
+		}
+		synctest.Wait()
+		_, done, ok := gate.Admit(t.Context(), Key{"n", 3})
+		if !ok || !b.leases.Served("n", 3) || b.leases.KeptOut("n") || !b.leases.Holds("n") || !b.leases.Serves("n") {
+			t.Fatal("the namespace is selected, and not served")
+		}
+		label(policy.Undetermined)
+		synctest.Wait()
+		if !b.leases.Served("n", 3) || !b.leases.KeptOut("n") {
+			t.Error("until the labels are known, the namespace is served by its Leases, and work that needs none waits")
+		}
+		label(policy.NotSelected)
+		synctest.Wait()
+		if b.leases.Served("n", 3) || !b.leases.KeptOut("n") || b.leases.Holds("n") || b.leases.Serves("n") ||
+			b.holders() != [2]string{"fleet", "fleet"} {
+			t.Errorf("while a pass runs the namespace is not served, and keeps its Leases; the holders are %q", b.holders())
+		}
+		done()
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{} {
+			t.Errorf("no pass runs: the holders are %q, want none", got)
+		}
+		label(policy.Undetermined)
+		b.leases.Served("n", 3)
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{} {
+			t.Errorf("the labels are not known: the holders are %q, want none", got)
+		}
+		label(policy.Selected)
+		b.leases.Served("n", 3)
+		synctest.Wait()
+		if !b.leases.Served("n", 3) || b.holders() != [2]string{"fleet", "fleet"} {
+			t.Errorf("selected again: the holders are %q", b.holders())
+		}
+	})
+}
+
+// grouping is a Gate with one group.
+type grouping struct{ *bench }
+
+// Group is that of runner.Grouper.
+func (grouping) Group(Key) int { return 0 }
+
+// The replica that left a namespace is another one, and its release has not arrived here.
+func TestCachedLeasesOfAnOpenedSlotAreReadLive(t *testing.T) {
+	b := unstarted(t, "root")
+	label := b.labeled()
+	for i, name := range names() {
+		b.setHolder(name, "second")
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: "1"}}
+		lease.Spec.HolderIdentity = new("fleet")
+		if err := b.leases.informers[i].GetStore().Add(lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decide := func() bool {
+		if _, err := b.leases.reconcile(t.Context(), Key{"n", 3}); err != nil {
+			t.Error(err)
+		}
+		return b.leases.Served("n", 3)
+	}
+	if b.leases.Served("n", 3) || decide() {
+		t.Error("served although another fleet holds the Leases")
+	}
+	for _, name := range names() {
+		b.setHolder(name, "fleet")
+	}
+	if !decide() {
+		t.Error("not served although the fleet holds the Leases")
+	}
+	if b.leases.Dropped([]int{4}); !b.leases.Served("n", 3) {
+		t.Error("not served after another slot was lost")
+	}
+	if b.leases.Dropped([]int{3}); b.leases.Served("n", 3) {
+		t.Error("served from the cache after the slot was lost")
+	}
+	if !decide() {
+		t.Error("not served after the slot was opened again")
+	}
+	label(policy.NotSelected)
+	decide()
+	if label(policy.Selected); b.leases.Served("n", 3) {
+		t.Error("served from the cache after the namespace was left")
+	}
+}
+
+// The other fleet acquires the Leases a moment later, or they stay free.
+func TestUnselectedNamespaceIsReportedWhenThatLasts(t *testing.T) {
+	b := unstarted(t, "root")
+	b.labeled()(policy.NotSelected)
+	var got []Refusal
+	roots := map[types.UID]bool{"u": true}
+	b.leases.cfg.Refused = func(_ Key, why Refusal, _ map[types.UID]bool) map[types.UID]bool {
+		got = append(got, why)
+		return roots
+	}
+	step := func(after time.Duration, reports, count int) {
+		t.Helper()
+		b.clock.Step(after)
+		b.leases.Served("n", 3)
+		if _, err := b.leases.reconcile(t.Context(), Key{"n", 3}); err != nil {
+			t.Error(err)
+		}
+		if len(got) != reports || b.leases.CountUnselected() != count || b.leases.CountRefused() != 0 {
+			t.Errorf("after %s: %d reports, want %d; %d namespaces are counted, want %d",
+				after, len(got), reports, b.leases.CountUnselected(), count)
+		}
+	}
+	step(0, 0, 0)
+	step(policy.Unchanged-1, 0, 0)
+	step(1, 1, 1)
+	roots = nil
+	step(policy.Unchanged, 2, 0) // no root is left
+	roots = map[types.UID]bool{"v": true}
+	step(policy.Unchanged-1, 2, 0)
+	step(policy.Unchanged, 3, 1)
+	if got[2] != (Refusal{Unselected: true}) {
+		t.Errorf("reported %v", got)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: v1alpha1.LeaseManager, ResourceVersion: "1"}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("second"), new(int32(math.MaxInt32))
+	if err := b.leases.informers[0].GetStore().Add(lease); err != nil {
+		t.Fatal(err)
+	}
+	step(time.Hour, 3, 0)
 }

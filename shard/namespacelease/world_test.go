@@ -165,9 +165,9 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 		r.leases, err = New(Config{
 			Client: w.as("fleet", lag), Metadata: w.server.Metadata(), Fleet: "fleet", Gate: r, Clock: clock.RealClock{},
 			SlotOf: func(namespace string) int { return int(namespace[0] - '0') },
-			Refused: func(refused Key, other string, _ map[types.UID]bool) map[types.UID]bool {
-				if other != "manager of "+refused.Namespace {
-					t.Errorf("%s is refused for %q", refused, other)
+			Refused: func(refused Key, why Refusal, _ map[types.UID]bool) map[types.UID]bool {
+				if why.Other != "manager of "+refused.Namespace {
+					t.Errorf("%s is refused for %q", refused, why.Other)
 				}
 				return nil
 			},

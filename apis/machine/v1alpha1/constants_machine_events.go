@@ -31,6 +31,7 @@ const (
 	EventSetAside          = "SetAside"
 	EventSlotUnowned       = "SlotUnowned"
 	EventNotAlone          = "NotAlone"
+	EventNotSelected       = "NotSelected"
 	EventNotLabeled        = "NotLabeled"
 	EventUndecodable       = "Undecodable"
 )
@@ -158,6 +159,11 @@ func fleetEvents() []EventReason {
 			EventNotAlone, true, roots,
 			"Another client holds the Leases of the namespace, so that it is not served. It is emitted once for each holder.",
 			"The message names the holder: stop it, or keep the fleet out of the namespace; see [taking over](operations/take-over.md).",
+		},
+		{
+			EventNotSelected, true, roots,
+			"The labels of the namespace do not select it for the fleet, and no manager has held its Leases for 15 s, so that no fleet serves it.",
+			"Label the namespace for one of the fleets; see [several fleets](operations/landscapes.md#several-fleets).",
 		},
 		{
 			EventSlotUnowned, true, roots,

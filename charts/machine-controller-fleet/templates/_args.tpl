@@ -27,6 +27,7 @@ the flag, such as access, a volume or a probe, would not follow. A file of flags
 - {name: target-refused-networks, value: {{ with $byNamespace }}{{ with .refusedNetworks }}{{ join "," . | quote }}{{ end }}{{ end }}}
 - {name: namespace, value: {{ with .Values.namespace }}{{ . | quote }}{{ end }}}
 - {name: namespace-switch, value: {{ if ne .Values.namespaceSwitch "none" }}{{ .Values.namespaceSwitch }}{{ end }}}
+- {name: namespace-selector, value: {{ with .Values.namespaceSelector }}{{ . | quote }}{{ end }}}
 - {name: bootstrap-token-auth-extra-groups, value: {{ with .Values.bootstrapTokens.extraGroups }}{{ join "," . | quote }}{{ end }}}
 - {name: bootstrap-token-signing, value: {{ if .Values.bootstrapTokens.signing }}"true"{{ end }}}
 - {name: deletion-log, value: {{ with .Values.deletionLog }}{{ . | quote }}{{ end }}}

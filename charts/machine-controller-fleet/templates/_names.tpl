@@ -33,11 +33,19 @@ machine-controller-fleet.{{ .Release.Namespace }}.{{ .Release.Name }}
 
 {{/* Which objects are in one slot. */}}
 {{- define "fleet.shardBy" -}}
-{{- .Values.shardBy | default (ternary "namespace" "deployment" (eq .Values.target.mode "namespace")) -}}
+{{- .Values.shardBy | default (ternary "namespace" "deployment" (or (eq .Values.target.mode "namespace") (ne .Values.namespaceSelector ""))) -}}
 {{- end }}
 
-{{/* Fails where values about target clusters contradict each other: replicas would not start. */}}
+{{/* Fails where values about namespaces and target clusters contradict each other: replicas would not start. */}}
 {{- define "fleet.checkTarget" -}}
+{{- with .Values.namespaceSelector -}}
+{{- if $.Values.namespace -}}
+{{- fail (printf "namespaceSelector: expected none with namespace=%s, got %s; remove one of them" $.Values.namespace .) -}}
+{{- end -}}
+{{- if ne (include "fleet.shardBy" $) "namespace" -}}
+{{- fail (printf "shardBy: expected namespace with namespaceSelector, got %s; a namespace is left by one replica" $.Values.shardBy) -}}
+{{- end -}}
+{{- end -}}
 {{- $target := .Values.target -}}
 {{- if and $target.kubeconfigSecret.name (ne $target.mode "kubeconfig") -}}
 {{- fail (printf "target.kubeconfigSecret.name: expected none with target.mode=%s, got %s; remove one of them" $target.mode $target.kubeconfigSecret.name) -}}

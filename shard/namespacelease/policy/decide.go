@@ -36,9 +36,25 @@ const (
 	Some
 )
 
+// Selection is whether the labels of a namespace select it for the fleet.
+type Selection int
+
+// The values of Selection.
+const (
+	// Selected is also that of all namespaces of a fleet that selects none by labels.
+	Selected Selection = iota
+	// NotSelected namespaces are those of another fleet, or of none.
+	NotSelected
+	// Undetermined means that the labels are not known yet.
+	Undetermined
+)
+
 // World is the input of a decision about one namespace.
 type World struct {
-	Now time.Time
+	Now       time.Time
+	Selection Selection
+	// Busy is true while work of the fleet runs in a namespace that is not selected.
+	Busy bool
 	// Fleet is the holderIdentity of the fleet; not "".
 	Fleet string
 	// Leases are the two, in any order.
@@ -71,12 +87,15 @@ type Verdict struct {
 	Which [2]bool
 	// Other is the holder that keeps the fleet out; "" if there is none.
 	Other string
+	// Unheld is true for a namespace that is not selected, and whose Leases have no holder.
+	Unheld bool
 	// Wake is the time until the next decision; 0 means when a Lease changes, or when there is work in
 	// the namespace.
 	Wake time.Duration
 }
 
-// Served reports whether the fleet may work in the namespace: it holds both Leases. In a namespace
+// Served reports whether the fleet may work in the namespace, if that is selected: it holds both
+// Leases. In a namespace
 // that is terminating, Leases that are gone count as the fleet's: no client can create them again,
 // and the objects that are left must be deleted.
 func Served(fleet string, leases [2]Lease, ending bool) bool {
@@ -86,7 +105,8 @@ func Served(fleet string, leases [2]Lease, ending bool) bool {
 
 // Decide returns the action for the Leases of a namespace. Replicas with work there decide, and the
 // holder of the slot of the namespace's name: together they cover roots that are created while the
-// Leases are free, whichever manager held them before.
+// Leases are free, whichever manager held them before. Leases of a namespace that is not selected
+// are released when no work of the fleet runs in it.
 func Decide(w World) Verdict {
 	var v Verdict
 	var held [2]bool
@@ -105,7 +125,12 @@ func Decide(w World) Verdict {
 		if w.MayRelease && some {
 			v.Do, v.Which = Release, held
 		}
-	case served && !w.MayRelease:
+	case w.Selection == NotSelected:
+		v.Unheld = !some
+		if w.MayRelease && some && !w.Busy {
+			v.Do, v.Which = Release, held
+		}
+	case served && !w.MayRelease, w.Selection == Undetermined && !served:
 	case w.Roots == Unknown:
 		v.Do = ListRoots
 	case w.Roots == None:

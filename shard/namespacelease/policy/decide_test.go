@@ -23,6 +23,8 @@ func TestDecide(t *testing.T) {
 		leases     [2]Lease
 		roots      Roots
 		mayRelease bool
+		selection  Selection
+		busy       bool
 		want       Verdict
 	}{
 		{name: "no Leases", leases: [2]Lease{absent, absent}, roots: Some, want: Verdict{Do: Acquire, Which: both}},
@@ -56,8 +58,30 @@ func TestDecide(t *testing.T) {
 			want: Verdict{Do: Release, Which: second},
 		},
 		{name: "no root any more, and this replica may not release", leases: [2]Lease{empty, ours}, roots: None},
+		{name: "not selected", leases: [2]Lease{ours, ours}, mayRelease: true, selection: NotSelected, want: Verdict{Do: Release, Which: both}},
+		{
+			name: "not selected, half released", leases: [2]Lease{empty, ours}, mayRelease: true, selection: NotSelected,
+			want: Verdict{Do: Release, Which: second},
+		},
+		{name: "not selected, work runs", leases: [2]Lease{ours, ours}, mayRelease: true, selection: NotSelected, busy: true},
+		{name: "not selected, and this replica may not release", leases: [2]Lease{ours, ours}, selection: NotSelected},
+		{
+			name: "not selected, no manager has it", leases: [2]Lease{empty, absent}, roots: Some, selection: NotSelected,
+			want: Verdict{Unheld: true},
+		},
+		{
+			name: "not selected, another fleet has it", leases: [2]Lease{fleet, fleet}, selection: NotSelected,
+			want: Verdict{Other: "second", Wake: 9 * time.Hour},
+		},
+		{name: "selection is not known, free", leases: [2]Lease{empty, empty}, roots: Some, mayRelease: true, selection: Undetermined},
+		{
+			name: "selection is not known, served", leases: [2]Lease{ours, ours}, roots: Some, mayRelease: true, selection: Undetermined,
+			want: Verdict{Wake: 10 * time.Minute},
+		},
 	} {
-		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayRelease: tc.mayRelease}
+		w := World{
+			Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayRelease: tc.mayRelease, Selection: tc.selection, Busy: tc.busy,
+		}
 		if got := Decide(w); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
