@@ -149,6 +149,10 @@ rbac.subjects=[{"kind":"ServiceAccount","name":"x"}] namespace
 admissionPolicies.enabled="yes"                      /admissionPolicies/enabled
 admissionPolicies.notes="no"                         /admissionPolicies/notes
 admissionPolicies.on=true                            on
+rbac.byNamespace.enabled=true                        rbac.byNamespace.enabled: expected target.mode=namespace
+rbac.byNamespace.names=["a"]                         rbac.byNamespace.names: expected none
+rbac.byNamespace.names=["A"]                         /rbac/byNamespace/names/0
+target.mode="namespace",namespace="a",rbac.byNamespace.enabled=true rbac.byNamespace.enabled: expected false
 metrics.readers=[{"kind":"ServiceAccount","name":"x"}] namespace
 networkPolicy.from="everywhere"                      /networkPolicy/from
 networkPolicy.egress=[]                              /networkPolicy/egress

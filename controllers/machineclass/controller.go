@@ -35,18 +35,20 @@ type Config struct {
 	Secrets  corev1client.SecretsGetter
 	Metadata metadata.Interface
 	View     *objectcache.View
-	// Namespace is the only namespace that is served; "" means all.
-	Namespace string
-	Clock     clock.WithTicker
-	Gate      runner.Gate[types.NamespacedName]
-	Workers   int
-	Metrics   *runner.Metrics
-	Tracer    trace.Tracer
+	// Namespace is the only namespace that is served; "" means all. Namespaces returns those whose
+	// Secrets are listed, one by one; nil means that those of Namespace are listed together.
+	Namespace  string
+	Namespaces func() []string
+	Clock      clock.WithTicker
+	Gate       runner.Gate[types.NamespacedName]
+	Workers    int
+	Metrics    *runner.Metrics
+	Tracer     trace.Tracer
 }
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Namespace", "Gate", "Workers", "Metrics", "Tracer")
+	return required.Fields(c, "Namespace", "Namespaces", "Gate", "Workers", "Metrics", "Tracer")
 }
 
 // Controller reconciles MachineClasses, and Secrets that a class has ceased to name. New returns

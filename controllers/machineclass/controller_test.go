@@ -10,7 +10,9 @@ import (
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -245,6 +247,40 @@ func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {
 		c.Opened()
 		expect(2*time.Minute, 66*time.Second)
 		expect(2*time.Hour, 66*time.Second+sweepEvery+sweepGather, 66*time.Second+2*(sweepEvery+sweepGather))
+		stop()
+		<-ended
+	})
+}
+
+// Where access is by namespace, a list of all Secrets is forbidden, and one namespace that is
+// forbidden does not keep the others.
+func TestSweepOfNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secret := func(namespace string) *corev1.Secret {
+			return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}}}
+		}
+		c, cluster := bench(t, secret("a"), secret("b"), secret("c"))
+		c.cfg.Namespaces = func() []string { return []string{"a", "b"} }
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.Run(ctx)
+		}()
+		cluster.Fault(func(r apiserver.Request) error {
+			if r.Verb == "list" && r.Resource == "secrets" && r.Namespace != "b" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", nil)
+			}
+			return nil
+		})
+		c.Opened()
+		time.Sleep(2 * sweepGather)
+		synctest.Wait()
+		for namespace, want := range map[string]int{"a": 1, "b": 0, "c": 1} {
+			if left := finalizers(t, cluster, "secrets", namespace, "s"); len(left) != want {
+				t.Errorf("Secret of %s: finalizers %v, want %d", namespace, left, want)
+			}
+		}
 		stop()
 		<-ended
 	})

@@ -2,6 +2,7 @@ package machineclass
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -67,10 +68,19 @@ func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan stru
 
 // sweep enqueues every Secret that carries our finalizer; the gate admits those whose slot is held.
 func (c *Controller) sweep(ctx context.Context) error {
-	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(c.cfg.Namespace)
-	return decode.EachObject(ctx, "Secrets with our finalizer", metav1.ListOptions{}, secrets.List, func(found *metav1.PartialObjectMetadata) {
-		if slices.Contains(found.Finalizers, v1alpha1.SecretFinalizerName) {
-			c.secrets.Enqueue(types.NamespacedName{Namespace: found.Namespace, Name: found.Name})
-		}
-	})
+	namespaces := []string{c.cfg.Namespace}
+	if c.cfg.Namespaces != nil {
+		namespaces = c.cfg.Namespaces()
+	}
+	var errs []error
+	for _, namespace := range namespaces {
+		secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
+		errs = append(errs,
+			decode.EachObject(ctx, "Secrets with our finalizer", metav1.ListOptions{}, secrets.List, func(found *metav1.PartialObjectMetadata) {
+				if slices.Contains(found.Finalizers, v1alpha1.SecretFinalizerName) {
+					c.secrets.Enqueue(types.NamespacedName{Namespace: found.Namespace, Name: found.Name})
+				}
+			}))
+	}
+	return errors.Join(errs...)
 }

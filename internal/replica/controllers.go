@@ -130,7 +130,8 @@ func (c *controllers) addDeployments(d *deps) (err error) {
 func (c *controllers) addClasses(d *deps) (err error) {
 	c.classes, err = machineclass.New(machineclass.Config{
 		Machines: d.machines.MachineV1alpha1(), Secrets: d.control.CoreV1(), Metadata: d.metadata, View: d.view, Namespace: d.o.Namespace,
-		Gate: d.slots.sharedGate(), Clock: d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer,
+		Namespaces: d.secretNamespaces(), Gate: d.slots.sharedGate(), Clock: d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics,
+		Tracer: d.tracer,
 	})
 	if err != nil {
 		return err

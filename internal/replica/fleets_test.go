@@ -92,6 +92,12 @@ var writtenIn = regexp.MustCompile(`/namespaces/([ab])/(machine|secrets)`)
 // check: a fleet writes in a namespace only while it holds both Leases there.
 func (f *fleets) check(q request, _ *http.Request) {
 	fleet, _, _ := strings.Cut(q.replica, "-")
+	if q.place == atControl && strings.HasSuffix(q.path, "/v1/secrets") {
+		f.fail("%s sends %s %s, which is about the Secrets of all namespaces", q.replica, q.method, q.path)
+	}
+	if everywhere := q.place == atControl && q.kind == writes && !strings.Contains(q.path, "/namespaces/"); everywhere {
+		f.fail("%s sends %s %s, which is in no namespace", q.replica, q.method, q.path)
+	}
 	if q.place == atTarget && q.kind == lists && fleet == "fleet" {
 		f.opens.Add(1)
 	}

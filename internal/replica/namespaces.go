@@ -74,6 +74,19 @@ func newNamespaces(d *deps, spread assignment.Spread) (*namespaces.Namespaces, e
 	return namespaces.New(d.metadata, d.o.Namespace, selector)
 }
 
+// secretNamespaces returns the function that returns the namespaces with Secrets of classes in this
+// replica's slots; nil where replicas may list those of all namespaces.
+func (d *deps) secretNamespaces() func() []string {
+	if !d.o.Targets.ByNamespace {
+		return nil
+	}
+	return func() []string {
+		return slices.DeleteFunc(d.slots.namespaces.Held(), func(namespace string) bool {
+			return !d.session.fence.Holds(d.slots.spread.Of(namespace, ""))
+		})
+	}
+}
+
 // FleetIdentity is the holderIdentity of a fleet on the Leases of Machine Controller Manager.
 func FleetIdentity(namespace, fleet string) string {
 	return "machine-controller-fleet/" + namespace + "/" + fleet
