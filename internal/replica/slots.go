@@ -205,7 +205,8 @@ func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 		}
 		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
-	return namespaceswitch.Guard(s.switches, s.labeler.Admission().Gate(kind, namespacelease.Counted(s.namespaces, inNamespace, inner)), inNamespace)
+	return namespaceswitch.Guard(s.switches,
+		s.labeler.Admission().Gate(kind, namespacelease.Counted(s.namespaces, inNamespace, inner)), inNamespace)
 }
 
 // weigh returns the weights of this replica's slots.

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 )
 
-// selection is what a fleet needs that serves the namespaces which a selector selects. Another
+// selection is the state of a fleet that serves the namespaces which a selector selects. Another
 // fleet acquires the Leases of a namespace that is left a moment after they are released, so work
 // has to end before, and the cache of a replica that gets the slot then is no proof that the fleet
 // still holds them. It is guarded by the lock of NamespaceLeases.
