@@ -3,6 +3,7 @@ package objectcache
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,13 +59,49 @@ func (s Source) AtMost(most int64) Source {
 		if err != nil {
 			return nil, err
 		}
-		return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+		return mapEvents(events, func(event watch.Event) watch.Event {
 			if taken.Add(SizeOf(event.Object)) > 2*most {
 				expired := apierrors.NewResourceExpired("the watch has sent much since its list").Status()
-				event = watch.Event{Type: watch.Error, Object: &expired}
+				return watch.Event{Type: watch.Error, Object: &expired}
 			}
-			return event, true
+			return event
 		}), nil
 	}
 	return bounded
+}
+
+// mappedWatch is a watch whose events are changed. watch.Filter would leave its goroutine behind
+// that has an event which is not received after Stop.
+type mappedWatch struct {
+	watch.Interface
+
+	events  chan watch.Event
+	stopped chan struct{}
+	stop    func()
+}
+
+// mapEvents returns a watch with the results of f for the events of another one.
+func mapEvents(of watch.Interface, f func(watch.Event) watch.Event) watch.Interface {
+	w := &mappedWatch{Interface: of, events: make(chan watch.Event), stopped: make(chan struct{})}
+	w.stop = sync.OnceFunc(func() { close(w.stopped) })
+	go func() {
+		defer close(w.events)
+		for event := range of.ResultChan() {
+			select {
+			case w.events <- f(event):
+			case <-w.stopped:
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// ResultChan returns the changed events.
+func (w *mappedWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop ends both watches.
+func (w *mappedWatch) Stop() {
+	w.stop()
+	w.Interface.Stop()
 }

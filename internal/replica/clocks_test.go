@@ -232,7 +232,7 @@ func TestClockOfAnAPIServerThatIsSetEndsNoDeadlineEarly(t *testing.T) {
 func TestClockThatIsSetBackSettlesWhatWasUnserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wall := apianswers.NewClock(clock.RealClock{}, "control")
-		d := &deps{clients: clients{wall: wall}, unserved: &unserved{clock: wall}}
+		d := &deps{clients: clients{wall: wall}, unserved: &unserved{clock: wall}, slots: &slots{}}
 		ahead := map[string]time.Duration{"control": 2 * time.Hour}
 		answer(t, time.Minute, d.clocks(), ahead)
 		gap := member.Gap{From: wall.Now().Add(-2 * time.Hour), To: wall.Now()}
