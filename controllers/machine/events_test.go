@@ -219,7 +219,9 @@ var plays = map[string]func(b *bench){
 }
 
 // reportedByOthers are Events of Machines that another package emits: internal/replica.
-var reportedByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable}
+var reportedByOthers = []string{
+	v1alpha1.EventNotAlone, v1alpha1.EventNotSelected, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable,
+}
 
 // tries waits until the cloud has got manyTimes requests.
 func (b *bench) tries(op driver.Op) {

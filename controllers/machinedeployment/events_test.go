@@ -250,7 +250,7 @@ var plays = map[string]func(b *bench){
 // reportedByOthers are Events of MachineDeployments that other packages emit.
 var reportedByOthers = []string{
 	v1alpha1.EventDeleting, v1alpha1.EventSuccessfulDelete,
-	v1alpha1.EventNotAlone, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen,
+	v1alpha1.EventNotAlone, v1alpha1.EventNotSelected, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen,
 	v1alpha1.EventReplacementResumed,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,
 	v1alpha1.ReasonThresholdsIgnored, v1alpha1.EventDeletionsHeld, v1alpha1.EventDeletionsReleased,

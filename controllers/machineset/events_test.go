@@ -209,7 +209,8 @@ var plays = map[string]func(b *bench){
 // reportedByOthers are Events of MachineSets that other packages emit.
 var reportedByOthers = []string{
 	v1alpha1.EventDeleting,
-	v1alpha1.EventNotAlone, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable, v1alpha1.EventCircuitBreakerOpen,
+	v1alpha1.EventNotAlone, v1alpha1.EventNotSelected, v1alpha1.EventNotLabeled, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable,
+	v1alpha1.EventCircuitBreakerOpen,
 	v1alpha1.EventReplacementResumed,
 	v1alpha1.EventFrozeMachineSet, v1alpha1.EventUnfrozeMachineSet,
 	v1alpha1.EventAPIServerAway, v1alpha1.EventAPIServerBack,
