@@ -48,6 +48,11 @@ func chartRenders(t *testing.T, lab *harness.Lab) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("want files of values in the chart's folder ci, got %v, %v", files, err)
 	}
+	for _, namespace := range []string{"shoot--garden--one", "shoot--garden--two"} { // that landscape.yaml names
+		if _, err := lab.Kubectl(t.Context(), "create", "namespace", namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, values := range files {
 		t.Run(filepath.Base(values), func(t *testing.T) {
 			// The lab does not have the definitions of the Prometheus operator and of KEDA, and no release
