@@ -50,7 +50,7 @@ func newScene(t *testing.T, refused string, flags ...string) *scene {
 	s.must(lab.WaitHeld(ctx, slots))
 	s.prom = harness.StartPrometheus(ctx, t, lab, interval, rules.faster(t).write(t))
 	s.eventually("Prometheus scrapes all replicas", func(ctx context.Context) error {
-		up, _, err := s.prom.Value(ctx, "sum(up)")
+		up, _, err := s.prom.Value(ctx, `sum(up{job="`+harness.FleetName+`"})`) // drivers are scraped, too
 		if err == nil && up != replicas {
 			err = fmt.Errorf("it scrapes %g", up)
 		}
