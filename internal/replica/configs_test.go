@@ -56,7 +56,7 @@ func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 		"kubeletconfig.Config": {second(kubeletconfig.New(kubeletconfig.Config{})), "Client, Cache, Configs, Events, Clock"},
 		"machineclass.Config":  {second(machineclass.New(machineclass.Config{})), "Machines, Secrets, Metadata, View, Clock"},
 		"namespaceswitch.Config": {
-			second(namespaceswitch.New(namespaceswitch.Config{})), "Deployments, Pods, Client, SlotOf, Gate, Holds, Service, Clock",
+			second(namespaceswitch.New(namespaceswitch.Config{})), "Deployments, Pods, Client, SlotOf, Gate, Holds, Selected, Service, Clock",
 		},
 		"node.Config":        {second(node.New(node.Config{})), "Metadata, View, Targets, Clock"},
 		"bynamespace.Config": {second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, Budgets, BlindAfter, Clock"},

@@ -34,8 +34,8 @@ func newSwitches(d *deps, s *slots) (*namespaceswitch.Switches, error) {
 		Deployments: s.control("Deployments", objectcache.From(d.control.AppsV1().Deployments(d.o.Namespace))),
 		Pods:        objectcache.From(d.control.CoreV1().Pods(d.o.Namespace)),
 		Client:      d.control.CoreV1(), SlotOf: slotOf, Holds: d.session.fence.Holds,
-		Gate:    fence.NewGate(d.session.fence, func(namespace string) (int, bool) { return slotOf(namespace), true }),
-		Service: d.service, Clock: d.wall, Metrics: d.metrics, Tracer: d.tracer,
+		Gate:     fence.NewGate(d.session.fence, func(namespace string) (int, bool) { return slotOf(namespace), true }),
+		Selected: d.isSelected, Service: d.service, Clock: d.wall, Metrics: d.metrics, Tracer: d.tracer,
 	})
 }
 
@@ -51,7 +51,7 @@ func (d *deps) service(namespace string) policy.Service {
 		return policy.Service{Reason: reasonBlind, Message: "The replica that holds the namespace cannot serve it: " + what}
 	}
 	switch other, known := d.slots.namespaces.Other(namespace); {
-	case !known, !d.isSelected(namespace):
+	case !known:
 		return policy.Service{Pending: true}
 	case other != "":
 		return policy.Service{

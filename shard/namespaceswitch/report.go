@@ -20,8 +20,8 @@ import (
 const (
 	// workers is how many namespaces are reported on at the same time.
 	workers = 8
-	// recheck is after which time a namespace is observed again: no event says that a target cluster
-	// does not answer for long enough, or that another manager is dead.
+	// recheck is the time until a namespace is observed again: no event reports that a target cluster
+	// has not answered for long enough, or that another manager is dead.
 	recheck = 10 * time.Second
 )
 
@@ -31,7 +31,7 @@ const reasonUnowned = "NoReplica"
 // report reports on the pods of a namespace whose slot this replica holds.
 func (s *Switches) report(ctx context.Context, namespace string) (runner.Result, error) {
 	w := s.observe(namespace)
-	if !w.On {
+	if !w.On || !s.cfg.Selected(namespace) {
 		return runner.Result{}, nil
 	}
 	w.Service = s.cfg.Service(namespace)
@@ -46,7 +46,7 @@ func (s *Switches) ReportUnowned(ctx context.Context, slots []int) error {
 	}
 	var errs []error
 	for _, d := range s.deployments.All() {
-		if !slices.Contains(slots, s.cfg.SlotOf(d.Namespace)) {
+		if !slices.Contains(slots, s.cfg.SlotOf(d.Namespace)) || !s.cfg.Selected(d.Namespace) {
 			continue
 		}
 		w := s.observe(d.Namespace)

@@ -30,6 +30,7 @@ type bench struct {
 	runner   *runner.Runner[string]
 
 	begun, interrupted int
+	notSelected        bool
 }
 
 func newBench(t *testing.T) *bench {
@@ -39,7 +40,8 @@ func newBench(t *testing.T) *bench {
 	b.switches, err = New(Config{
 		Deployments: objectcache.From(core.AppsV1().Deployments("")), Pods: objectcache.From(core.CoreV1().Pods("")), Client: core.CoreV1(),
 		SlotOf: func(string) int { return 3 }, Gate: runner.Open[string]{}, Holds: func(int) bool { return false },
-		Service: func(string) policy.Service { return policy.Service{} }, Clock: clock.RealClock{},
+		Selected: func(string) bool { return !b.notSelected },
+		Service:  func(string) policy.Service { return policy.Service{} }, Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -110,13 +112,33 @@ func TestObjectsThatAreUnknownDoNotWait(t *testing.T) {
 	})
 }
 
+// addPod adds a pod of the switch.
+func (b *bench) addPod() {
+	apiserver.Add(b.server, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: map[string]string{"role": policy.Deployment}},
+		Spec:       corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: v1alpha1.SchedulingGateNever}}},
+	})
+}
+
+func TestPodsOfAnotherFleetAreNotReportedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.notSelected = true
+		b.addPod()
+		b.turn(1)
+		if err := b.switches.ReportUnowned(t.Context(), []int{3}); err != nil {
+			t.Fatal(err)
+		}
+		if is := apiserver.Read[corev1.Pod](b.server, "pods", "n", "p").Status; is.Phase != "" || len(is.Conditions) > 0 {
+			t.Errorf("got the status %+v, want none", is)
+		}
+	})
+}
+
 func TestPodsOfSlotsWithoutAHolderAreNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		apiserver.Add(b.server, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: map[string]string{"role": policy.Deployment}},
-			Spec:       corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: v1alpha1.SchedulingGateNever}}},
-		})
+		b.addPod()
 		b.turn(1)
 		for _, step := range []struct {
 			slot int
