@@ -48,8 +48,8 @@ type UnavailableError struct {
 	After time.Duration
 }
 
-// recheck is after which time what waits for a target cluster looks again. It is woken when the
-// cluster becomes available.
+// recheck is the time until what waits for a target cluster is tried again, if the cluster has not
+// become available before.
 const recheck = time.Minute
 
 // Wait returns the time after which the cluster may be available, if no event reports that before.

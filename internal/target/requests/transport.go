@@ -136,8 +136,8 @@ func retryAfter(answer *http.Response) time.Duration {
 }
 
 // ofStatus returns what an answer shows. 500 is no evidence of a write, since a webhook of the
-// cluster may have failed. evicts means that 429 is how the server says that an eviction is not
-// allowed.
+// cluster may have failed. evicts means that the request is an eviction, which the server
+// refuses with 429 as long as it is not allowed.
 func ofStatus(kind budget.Kind, status int, evicts bool, retryAfter time.Duration) budget.Outcome {
 	switch {
 	case status == http.StatusTooManyRequests && evicts:
