@@ -245,6 +245,71 @@ func TestAllKeysOfATenantAreReconciledInTheEnd(t *testing.T) {
 	})
 }
 
+// TestWorkersRunWhileThereAreKeys: at rest one waits, of a burst as many keys are in work as are
+// allowed, and after it few wait.
+func TestWorkersRunWhileThereAreKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 200
+		var inWork atomic.Int32
+		r := start(t, Config[string]{Workers: most, Reconcile: func(context.Context, string) (Result, error) {
+			inWork.Add(1)
+			time.Sleep(time.Second)
+			inWork.Add(-1)
+			return Result{}, nil
+		}})
+		running := func() int {
+			r.workers.mu.Lock()
+			defer r.workers.mu.Unlock()
+			return r.workers.running
+		}
+		elapse(time.Second)
+		if n := running(); n != 1 {
+			t.Errorf("%d workers at rest, want 1", n)
+		}
+		for i := range 3 * most {
+			r.Enqueue(fmt.Sprint(i))
+		}
+		elapse(500 * time.Millisecond)
+		if n, keys := running(), inWork.Load(); n != most || keys != most {
+			t.Errorf("%d workers have %d keys, want %d", n, keys, most)
+		}
+		elapse(time.Minute)
+		for range most { // those that wait after a burst, because they saw a key that another one took, end one after the other
+			r.Enqueue("key")
+			elapse(2 * time.Second)
+		}
+		if n := running(); n != 1 {
+			t.Errorf("%d workers after the burst, want 1", n)
+		}
+	})
+}
+
+// TestEndOfAKeyMakesRoomForTheNext: nothing reports to a worker that waits that a tenant may have
+// another key in work.
+func TestEndOfAKeyMakesRoomForTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun atomic.Int32
+		r := start(t, Config[string]{
+			Workers: 8, WorkersPerTenant: 2, Tenant: tenant,
+			Reconcile: func(_ context.Context, key string) (Result, error) {
+				begun.Add(1)
+				if key == "a/0" {
+					time.Sleep(time.Hour)
+				}
+				time.Sleep(time.Second)
+				return Result{}, nil
+			},
+		})
+		for i := range 5 {
+			r.Enqueue(fmt.Sprint("a/", i))
+		}
+		elapse(time.Minute)
+		if n := begun.Load(); n != 5 {
+			t.Errorf("%d keys were begun while one takes long, want 5", n)
+		}
+	})
+}
+
 // A controller that says nothing of it leaves workers for others.
 func TestHowManyWorkersATenantHas(t *testing.T) {
 	for _, tc := range []struct{ workers, most int }{{1, 1}, {4, 1}, {5, 2}, {800, 200}} {

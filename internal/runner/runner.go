@@ -84,7 +84,7 @@ type Config[K comparable] struct {
 	// tried again; nil if no function has to be called. A panic of Panicked itself is dropped.
 	Panicked func(ctx context.Context, key K, fault *PanicError)
 	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine
-	// that costs nothing while it is idle, and a key occupies it for at most one request to a cloud.
+	// that runs while there are keys, and a key occupies it for at most one request to a cloud.
 	Workers int
 	// WorkersPerTenant is how many keys of one tenant are reconciled at the same time. The others wait
 	// without a worker, so that a tenant whose keys take long does not delay others. Default: Workers
@@ -134,6 +134,7 @@ type Runner[K comparable] struct {
 	cfg     Config[K]
 	queue   workqueue.TypedRateLimitingInterface[K]
 	waiting *fairQueue[K] // stores the keys of queue
+	workers workers
 	traces  bool
 	ending  *pacing.Rates[string] // how often it is logged that a tenant's namespace is being deleted
 
@@ -184,6 +185,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 		ending:  pacing.NewRates[string](1, endingInterval),
 	}
 	r.queue = r.newQueue()
+	r.workers.most, r.workers.queued = cfg.Workers, r.queue.Len
 	if notifier, ok := cfg.Gate.(Notifier[K]); ok {
 		notifier.Notify(r.Enqueue)
 	}
@@ -239,24 +241,21 @@ func (r *Runner[K]) EnqueueAfter(key K, d time.Duration) { r.queue.AddAfter(key,
 
 // Run works on keys until ctx ends, then finishes those in work and returns. It is called once.
 func (r *Runner[K]) Run(ctx context.Context) {
-	var workers sync.WaitGroup
-	for range r.cfg.Workers {
-		workers.Go(func() {
-			for r.next(ctx) {
-			}
-		})
-	}
+	r.workers.next = func(taken func()) bool { return r.next(ctx, taken) }
+	r.workers.start()
 	<-ctx.Done()
 	r.queue.ShutDown()
-	workers.Wait()
+	r.workers.group.Wait()
 }
 
-// next takes one key and reconciles it. It returns false if the queue has been shut down.
-func (r *Runner[K]) next(ctx context.Context) bool {
+// next takes one key, calls taken, and reconciles the key. It returns false if the queue has been
+// shut down.
+func (r *Runner[K]) next(ctx context.Context, taken func()) bool {
 	key, down := r.queue.Get()
 	if down {
 		return false
 	}
+	taken()
 	defer func() {
 		r.queue.Done(key)
 		r.waiting.done(key)

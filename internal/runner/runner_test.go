@@ -371,7 +371,7 @@ func TestConflictsAreCountedAndNotLoggedAsErrors(t *testing.T) {
 			}
 			defer r.queue.ShutDown()
 			r.Enqueue("key")
-			r.next(klog.NewContext(t.Context(), logger))
+			r.next(klog.NewContext(t.Context(), logger), func() {})
 			if _, keys := r.oldestFailure(); keys != 1 {
 				t.Errorf("%d keys fail, want 1", keys)
 			}
