@@ -20,6 +20,7 @@ NODES ?= 0
 CLUSTERS ?= 1
 LIGHT ?= 0
 LANDSCAPE_FLAGS ?=
+SCALE_FLAGS ?=
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
 CLOUDS ?=
@@ -216,6 +217,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 bench: build ## Measure against the floor in LAB_DIR; a missed bar makes it fail
 	@go build -o bin/ ./e2e/bench
 	@exec bin/bench --lab-dir "$(LAB_DIR)"
+
+.PHONY: bench-scale
+bench-scale: build ## Measure fleets of several sizes against the floor, with 1,000 machines: SCALE_FLAGS, such as --scale-sizes=5000x100
+	@go build -o bin/ ./e2e/bench
+	@exec bin/bench --lab-dir "$(LAB_DIR)" --parts=scale $(SCALE_FLAGS)
 
 .PHONY: bench-landscape
 bench-landscape: build ## Measure a fleet of many target clusters: LANDSCAPE_FLAGS, such as --clusters=20 --light=180 --machines=5

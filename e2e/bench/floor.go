@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,12 +76,12 @@ func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sam
 	err := onFloor(ctx, lab, namespace, func(ctx context.Context, f *floor) error {
 		created := make([]*v1alpha1.Machine, total)
 		start := time.Now()
-		if err := f.all(func(i int) (err error) { created[i], err = f.create(ctx, i); return err }); err != nil {
+		if err := f.all(total, func(i int) (err error) { created[i], err = f.create(ctx, i); return err }); err != nil {
 			return err
 		}
 		note("create_100_seconds", time.Since(start).Seconds())
 		start = time.Now()
-		if err := f.all(func(i int) error { return f.delete(ctx, created[i]) }); err != nil {
+		if err := f.all(total, func(i int) error { return f.delete(ctx, created[i]) }); err != nil {
 			return err
 		}
 		note("delete_100_seconds", time.Since(start).Seconds())
@@ -98,35 +99,37 @@ func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sam
 func measureRollFloor(ctx context.Context, lab *harness.Lab, namespace string) (took time.Duration, err error) {
 	err = onFloor(ctx, lab, namespace, func(ctx context.Context, f *floor) error {
 		start := time.Now()
-		errs := make([]error, deployments)
-		var running sync.WaitGroup
-		for d := range deployments {
-			running.Go(func() {
-				for i := range machines {
-					m, err := f.create(ctx, d*machines+i)
-					if err == nil {
-						err = f.delete(ctx, m)
-					}
-					errs[d] = errors.Join(errs[d], err)
-				}
-			})
-		}
-		running.Wait()
+		err := f.roll(ctx, 0, deployments, machines)
 		took = time.Since(start)
-		return errors.Join(errs...)
+		return err
 	})
 	return took, err
 }
 
-// all calls f for all machines at once.
-func (f *floor) all(do func(i int) error) error {
-	errs := make([]error, total)
+// roll creates machines, of which the first has a number that no other had, and deletes them, one
+// after the other in parallel sequences.
+func (f *floor) roll(ctx context.Context, first, sequences, machines int) error {
+	return f.all(sequences, func(sequence int) (errs error) {
+		for i := range machines {
+			m, err := f.create(ctx, first+sequence*machines+i)
+			if err == nil {
+				err = f.delete(ctx, m)
+			}
+			errs = errors.Join(errs, err)
+		}
+		return errs
+	})
+}
+
+// all calls a function n times at once, and returns the first error.
+func (f *floor) all(n int, do func(i int) error) error {
+	errs := make([]error, n)
 	var running sync.WaitGroup
-	for i := range total {
+	for i := range n {
 		running.Go(func() { errs[i] = do(i) })
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	return cmp.Or(errs...)
 }
 
 // watchNodes records the Nodes that become ready.

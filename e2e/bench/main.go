@@ -36,6 +36,8 @@ type options struct {
 	rounds   int
 	rest     time.Duration
 	parts    string
+	sizes    string
+	fleets   string
 }
 
 func main() {
@@ -56,8 +58,10 @@ func main() {
 	flag.StringVar(&o.parts, "parts",
 		"create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver",
 		"what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, "+
-			"as cpu does, which takes 20 minutes and is measured only when it is named; tracing, scrape, "+
+			"as cpu does; cpu and scale take 20 minutes and are measured only when they are named; tracing, scrape, "+
 			"driver and machineconfig start additional labs")
+	flag.StringVar(&o.sizes, "scale-sizes", "1000x20", "`numbers` of machines and of their MachineDeployments for the part scale, separated by commas")
+	flag.StringVar(&o.fleets, "scale-replicas", "1,3,8", "`numbers` of replicas for the part scale, separated by commas")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -119,6 +123,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureScrapes(ctx, o.dir, o.machines, once)
 		case part == "driver":
 			err = measureKilledDriver(ctx, o.dir, o.creates, once)
+		case part == "scale":
+			err = measureScale(ctx, lab, o, once)
 		case !own:
 			fmt.Println("Skipped:", part, "needs a separate lab, see --lab-dir")
 		case part == "take-over":
@@ -131,7 +137,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
 			err = fmt.Errorf("--parts: expected create, delete-empty, rest, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, "+
-				"tracing, scrape, driver, machineconfig or cpu, got %q", part)
+				"tracing, scrape, driver, machineconfig, cpu or scale, got %q", part)
 		}
 		if err != nil {
 			return false, err

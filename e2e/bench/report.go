@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -42,7 +43,7 @@ func report(samples []sample) ([]row, error) {
 	slices.Sort(names)
 	var rows []row
 	for _, name := range names {
-		bar, known := bars[name]
+		bar, known := bars[barOf(name)]
 		if !known {
 			return nil, fmt.Errorf("bars.json has no bar for %s", name)
 		}
@@ -56,6 +57,12 @@ func report(samples []sample) ([]row, error) {
 	}
 	return rows, nil
 }
+
+// scaleSizes are the numbers of machines and of replicas in a row of the part scale.
+var scaleSizes = regexp.MustCompile(`_of_\d+_by_\d+$`)
+
+// barOf returns the name of a row in bars.json: those of different sizes have one bar.
+func barOf(name string) string { return scaleSizes.ReplaceAllString(name, "") }
 
 // unit reads the unit of a row from its name.
 func unit(name string) string {
