@@ -115,7 +115,7 @@ func machineEvents() []EventReason {
 			EventNodeRefused, true, machine,
 			"The API server rejected what `nodeTemplate` and the class' `virtualCapacity` set on the Node, and so none of it is applied. " +
 				"It is emitted once for each error of the API server.",
-			"The message has the error: see [Nodes](troubleshooting.md#a-node-does-not-carry-what-its-machine-asks-for).",
+			"The message has the error: see [Nodes](troubleshooting.md#a-node-does-not-have-the-metadata-of-its-machine).",
 		},
 		{
 			EventSetAside, true, machine,
