@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -247,13 +248,28 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		}
 	}
 	c.drains.dropUnwanted(p)
-	again := machinefacts.Sooner(c.classes.awaitSecrets(p, verdict), unshown(p))
-	uid := p.world.Machine.UID
+	again := machinefacts.Sooner(p.again, machinefacts.Sooner(c.classes.awaitSecrets(p, verdict), unshown(p)))
+	before := p.world.Machine
 	if err := c.machines.save(ctx, p, verdict); err != nil {
 		return runner.Result{}, c.machines.reportError(ctx, p, err)
 	}
-	c.memory.change(uid, func(is *remembered) { is.lastingError = lastingError{} })
-	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
+	c.memory.change(before.UID, func(is *remembered) { is.lastingError = lastingError{} })
+	return runner.Result{RequeueAfter: machinefacts.Sooner(afterWrite(p, before, verdict), again)}, nil
+}
+
+// afterWrite returns when to look again at a machine whose verdict was written. The event of that
+// write requests no pass, so it decides on what was written; if that is more than to wait, the next
+// pass begins at once.
+func afterWrite(p *pass, before *v1alpha1.Machine, verdict lifecycle.Verdict) time.Duration {
+	m := p.world.Machine
+	if m.ResourceVersion == before.ResourceVersion || len(m.Finalizers) == 0 {
+		return verdict.Wake
+	}
+	next := lifecycle.EndSetAside(p.world, lifecycle.Decide(p.world))
+	if next.Do != lifecycle.Rest || next.Machine != nil && !apiequality.Semantic.DeepEqual(m, next.Machine) {
+		return time.Nanosecond
+	}
+	return next.Wake
 }
 
 // unshown returns when to look again for a Node that the machine has joined as, and that the cache

@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// evidenceTimeout bounds the call that asks for the VM of a unreachable Node: the pass has its
+// evidenceTimeout bounds the call that asks for the VM of an unreachable Node: the pass has its
 // machine fail, when its time is over, only after it.
 const evidenceTimeout = 10 * time.Second
 
@@ -56,8 +56,11 @@ func (v *vms) ask(ctx context.Context, p *pass) error {
 	switch {
 	case ctx.Err() != nil, runner.NotOurs(err):
 		return err
-	case err != nil && failure == nil, failure != nil && failure.Held: // no call was sent
-		klog.FromContext(ctx).V(2).Info("Cloud was not asked for the VM of a unreachable Node", "reason", fmt.Sprint(err))
+	case failure != nil && failure.Held:
+		p.again = failure.RetryAfter
+		return nil
+	case err != nil && failure == nil: // no call was sent
+		klog.FromContext(ctx).V(2).Info("Did not look for the VM of an unreachable Node", "reason", fmt.Sprint(err))
 		return nil
 	}
 	p.world.Evidence.Text = answered
@@ -82,7 +85,7 @@ func (v *vms) askForVM(ctx context.Context, p *pass) (err error) {
 	defer cancel()
 	defer func() {
 		if fault := recover(); fault != nil {
-			klog.FromContext(ctx).Error(nil, "Driver panicked when it was asked for the VM of a unreachable Node", "panic",
+			klog.FromContext(ctx).Error(nil, "Driver panicked while it looked for the VM of an unreachable Node", "panic",
 				fmt.Sprint(fault), "stack", string(debug.Stack()))
 			p.world.Failure, err = &lifecycle.Failure{Code: driver.Internal}, nil
 		}

@@ -50,7 +50,7 @@ func TestEvidenceOfUnreachableNodeIsShown(t *testing.T) {
 				})
 				b.must(err)
 			}
-		}, "; the cloud had its VM at 2000-01-01T00:01:00Z"}, // when the account works
+		}, "; the cloud had its VM at 2000-01-01T00:00:08Z"}, // when the account works
 		"Secrets are refused": {func(b *bench) { refuses(b.server, "get secrets", forbidden("secrets")); b.takeOver(0) }, "(Ready is Unknown)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,7 @@ type pass struct {
 	prints      map[types.NamespacedName]string // of the Secrets that the class names
 	token       string                          // bootstrap token for the user data
 	held        bool                            // a call waits for the circuit breaker of the account
+	again       time.Duration                   // when to look again for what no event reports; 0 means not
 	listed      *sighting                       // nil before the pods are listed, and after the drain has used the list
 }
 

@@ -44,7 +44,7 @@ func (c *Controller) watch() error {
 // changed enqueues a machine, or drops what is remembered of one that is gone.
 func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	if after != nil {
-		c.runner.Enqueue(objectcache.Key(after))
+		c.runner.EnqueueUnless(objectcache.Key(after), func() bool { return c.machines.latest.IsOwn(after) })
 		return
 	}
 	c.tokens.noteGone(before)
@@ -67,9 +67,14 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 
 // enqueueOnNode enqueues the machines of a target cluster that name a Node.
 func (c *Controller) enqueueOnNode(of *target.Cluster, node string) {
+	c.eachOnNode(of, node, c.runner.Enqueue)
+}
+
+// eachOnNode calls a function with the machines of a target cluster that name a Node.
+func (c *Controller) eachOnNode(of *target.Cluster, node string, do func(key types.NamespacedName)) {
 	for _, m := range c.cfg.View.Machines.By(indexByNode, node) {
 		if of.Serves(c.cfg.Targets, m.Namespace) {
-			c.runner.Enqueue(objectcache.Key(m))
+			do(objectcache.Key(m))
 		}
 	}
 }
@@ -111,11 +116,14 @@ func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node)
 	switch {
 	case after == nil:
 		of.Written.Forget(before.UID)
+		c.nodes.versions.Forget(before.UID)
 		c.nodes.writes.forget(writesOf{of.Name, before.UID})
 		c.nodes.claims.forget(of.Key(before.Name))
 		c.enqueueOnNode(of, before.Name)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):
-		c.enqueueOnNode(of, after.Name)
+		c.eachOnNode(of, after.Name, func(key types.NamespacedName) {
+			c.runner.EnqueueUnless(key, func() bool { return c.nodes.versions.Shown(after) })
+		})
 	}
 }
 

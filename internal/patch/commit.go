@@ -18,7 +18,8 @@ type Patcher[T any] interface {
 // Committer writes the objects of one kind. It is safe for concurrent use.
 type Committer[T metav1.Object] struct {
 	*Latest[T]
-	client func(namespace string) Patcher[T]
+	versions *Versions // that this Committer has written
+	client   func(namespace string) Patcher[T]
 }
 
 // New creates a Committer that writes through the client of an object's namespace.
@@ -29,7 +30,7 @@ func New[T metav1.Object](client func(namespace string) Patcher[T]) *Committer[T
 // NewSharing is New for several controllers that write objects of the same kind: each knows what
 // the others have written, so that they do not conflict before the informer shows it.
 func NewSharing[T metav1.Object](written *Latest[T], client func(namespace string) Patcher[T]) *Committer[T] {
-	return &Committer[T]{Latest: written, client: client}
+	return &Committer[T]{Latest: written, versions: NewVersions(), client: client}
 }
 
 // Commit writes the difference between the object as observed and as wanted, the status last, and
@@ -84,7 +85,27 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 		c.noteFutile(on.GetUID(), string(content))
 	}
 	c.Wrote(next)
+	if next.GetResourceVersion() != on.GetResourceVersion() {
+		c.versions.Wrote(next)
+	}
 	return next, nil
+}
+
+// IsOwn reports whether what the informer shows now of an object is a version that this Committer
+// wrote. Each patch is refused for any other version than the one that it was decided on, so that
+// nothing is new to the writer.
+func (c *Committer[T]) IsOwn(shown T) bool {
+	if !c.versions.Shown(shown) {
+		return false
+	}
+	c.Newest(shown) // forgets the write that the informer has caught up with
+	return true
+}
+
+// Forget drops what is remembered of an object that was deleted.
+func (c *Committer[T]) Forget(uid types.UID) {
+	c.Latest.Forget(uid)
+	c.versions.Forget(uid)
 }
 
 // diff returns the merge patch from observed to wanted, split into the object's and its status'.

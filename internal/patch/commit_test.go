@@ -128,6 +128,49 @@ func TestNewestIsTheOwnWriteUntilTheCacheCatchesUp(t *testing.T) {
 	}
 }
 
+// TestOwnVersions: only versions that this Committer wrote are its own, each once; those of another
+// one that shares what is written are not.
+func TestOwnVersions(t *testing.T) {
+	s, c := newServer(t)
+	other := NewSharing(c.Latest, func(string) Patcher[*v1alpha1.Machine] { return s })
+	m := s.machine.DeepCopy()
+	write := func(c *Committer[*v1alpha1.Machine], id string) {
+		t.Helper()
+		written, err := c.Commit(t.Context(), m, change(m, func(m *v1alpha1.Machine) { m.Spec.ProviderID = id }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m = written
+	}
+	version := func(v string) *v1alpha1.Machine { return change(m, func(m *v1alpha1.Machine) { m.ResourceVersion = v }) }
+	write(c, "a")     // 8
+	write(c, "b")     // 9
+	write(other, "c") // 10
+	write(c, "d")     // 11
+	for _, tc := range []struct {
+		shown string
+		own   bool
+	}{{"7", false}, {"8", true}, {"8", false}, {"10", false}, {"9", false}, {"11", true}, {"12", false}} {
+		if got := c.IsOwn(version(tc.shown)); got != tc.own {
+			t.Errorf("version %s: own %t, want %t", tc.shown, got, tc.own)
+		}
+	}
+	if len(c.versions.unseen)+len(c.written) > 0 {
+		t.Errorf("remembered: %v, %v", c.versions.unseen, c.written)
+	}
+	write(c, "e")
+	c.Forget(m.UID)
+	now := metav1.Now()
+	s.machine.DeletionTimestamp, s.machine.Finalizers = &now, []string{"f"}
+	m = s.machine.DeepCopy()
+	if _, err := c.Commit(t.Context(), m, change(m, func(m *v1alpha1.Machine) { m.Finalizers = nil })); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.versions.unseen) > 0 {
+		t.Errorf("remembered of objects that are gone: %v", c.versions.unseen)
+	}
+}
+
 func TestNewSharingWriteOfOneIsKnownToAll(t *testing.T) {
 	s, _ := newServer(t)
 	client := func(string) Patcher[*v1alpha1.Machine] { return s }

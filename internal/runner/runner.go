@@ -141,6 +141,7 @@ type Runner[K comparable] struct {
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
 	waits   map[K]telemetry.Wait
+	inWork  map[K][]func() bool // asked when the pass of a key has ended
 }
 
 // New returns a Runner, which accepts keys at once and reconciles them when Run is called. Errors:
@@ -182,6 +183,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 		traces:  telemetry.Traces(cfg.Tracer),
 		failing: map[K]time.Time{},
 		waits:   map[K]telemetry.Wait{},
+		inWork:  map[K][]func() bool{},
 		ending:  pacing.NewRates[string](1, endingInterval),
 	}
 	r.queue = r.newQueue()
@@ -235,6 +237,40 @@ func (r *Runner[K]) newQueue() workqueue.TypedRateLimitingInterface[K] {
 // Enqueue has the key reconciled soon. A key that waits already is not added again.
 func (r *Runner[K]) Enqueue(key K) { r.queue.Add(key) }
 
+// EnqueueUnless enqueues the key unless known reports that its passes have taken into account what
+// has happened. While a pass runs, that is asked when it has ended.
+func (r *Runner[K]) EnqueueUnless(key K, known func() bool) {
+	r.mu.Lock()
+	later, runs := r.inWork[key]
+	if runs {
+		r.inWork[key] = append(later, known)
+	}
+	r.mu.Unlock()
+	if !runs && !known() {
+		r.Enqueue(key)
+	}
+}
+
+// begin records that a pass of the key runs.
+func (r *Runner[K]) begin(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inWork[key] = nil
+}
+
+// end enqueues the key again if something has happened during its pass that the pass does not know.
+func (r *Runner[K]) end(key K) {
+	r.mu.Lock()
+	happened := r.inWork[key]
+	delete(r.inWork, key)
+	r.mu.Unlock()
+	for _, known := range happened {
+		if !known() {
+			r.Enqueue(key)
+		}
+	}
+}
+
 // EnqueueAfter enqueues the key after d. If it is enqueued for an earlier time, too, the earlier
 // time applies.
 func (r *Runner[K]) EnqueueAfter(key K, d time.Duration) { r.queue.AddAfter(key, d) }
@@ -256,7 +292,9 @@ func (r *Runner[K]) next(ctx context.Context, taken func()) bool {
 		return false
 	}
 	taken()
+	r.begin(key)
 	defer func() {
+		r.end(key)
 		r.queue.Done(key)
 		r.waiting.done(key)
 	}()
