@@ -12,6 +12,9 @@ const (
 	LinkControl = "control"
 	LinkTarget  = "target"
 	LinkCloud   = "cloud"
+	// LinkServer is that between all replicas and the API server of a Member, whose name is that of
+	// the process.
+	LinkServer = "server"
 )
 
 // Fault is the effect of a link on its traffic; create one with Cut, Refuse, Delay, Limit or Stall.

@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
 )
 
@@ -42,7 +44,7 @@ func TestAlerts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("alerts wait; make alerts-e2e has them")
 	}
-	s := newScene(t, refused, fastFlags()...)
+	s := newScene(t, harness.Options{Refused: refused}, fastFlags()...)
 	s.lenientDefinitions()
 	s.runs("quiet", 3)
 	s.roll("quiet", "pool", "second")
@@ -74,7 +76,10 @@ func TestAlerts(t *testing.T) {
 	}
 
 	expected[defect], expected[clocks] = true, true
-	if missing := without(s.alerts, expected); len(missing) > 0 {
+	missing := slices.DeleteFunc(without(s.alerts, expected), func(name string) bool {
+		return slices.ContainsFunc(ofTargets(), func(f fault) bool { return slices.Contains(f.alerts, strings.TrimPrefix(name, prefix)) })
+	})
+	if len(missing) > 0 {
 		t.Errorf("want a fault for each alert, got none for %v", missing)
 	}
 	fired := map[string]bool{}
@@ -85,6 +90,31 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("alerts that no fault explains have fired: %v", more)
 	}
 	t.Logf("%d of %d alerts have fired", len(fired), len(s.alerts))
+}
+
+// TestAlertsOfTargets has the alerts about target clusters of namespaces fire by faults.
+func TestAlertsOfTargets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("alerts wait; make alerts-e2e has them")
+	}
+	s := newScene(t, harness.Options{Light: 4})
+	members, err := s.lab.Members()
+	s.must(err)
+	for _, m := range members {
+		s.deploy(m.Name, "pool", 1, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = "small" })
+		s.must(s.lab.Running(s.ctx, m.Name, 1))
+	}
+	for _, f := range ofTargets() {
+		var want []string
+		for _, alert := range f.alerts {
+			want = append(want, prefix+alert)
+		}
+		before := s.fired()
+		t.Run(f.name, func(t *testing.T) { s.of(t).causes(f) })
+		if fired := slices.DeleteFunc(s.fired(), func(alert string) bool { return slices.Contains(before, alert) }); !slices.Equal(fired, want) {
+			t.Errorf("%s: got the alerts %v, want %v", f.name, fired, want)
+		}
+	}
 }
 
 // without returns the names in all that are not in the others, sorted.

@@ -37,8 +37,8 @@ type dashboard struct {
 // has data, and the checks of runbooks work. Before the faults no alert fires.
 func TestDashboards(t *testing.T) {
 	const namespace, pool = "tenant", "pool"
-	s := newScene(t, "", "--metrics-by-machine=all", "--machine-safety-orphan-vms-period=5s", "--machine-safety-orphan-vms-quarantine=5s",
-		"--machine-health-timeout=10m")
+	s := newScene(t, harness.Options{}, "--metrics-by-machine=all", "--machine-safety-orphan-vms-period=5s",
+		"--machine-safety-orphan-vms-quarantine=5s", "--machine-health-timeout=10m")
 	s.must(s.lab.Prepare(s.ctx, namespace, ""))
 	s.deploy(namespace, pool, 3)
 	s.must(s.lab.Running(s.ctx, namespace, 3))

@@ -259,6 +259,27 @@ func ofFleet() []fault {
 	}
 }
 
+// ofTargets are faults of target clusters in a landscape of five. They run one after the other.
+func ofTargets() []fault {
+	return []fault{
+		{"a Secret is deleted", []string{"TargetUnavailable"}, func(s *scene) func() {
+			s.must(s.lab.Control.CoreV1().Secrets("light-1").Delete(s.ctx, "machine-controller-fleet-target", metav1.DeleteOptions{}))
+			return func() { s.must(s.lab.Rotate(s.ctx, "light-1")) }
+		}},
+		{"most API servers are cut off", []string{"ManyTargetsUnavailable"}, func(s *scene) func() {
+			members := []string{"light-2", "light-3", "light-4"}
+			for _, m := range members {
+				s.must(s.lab.SetFault(s.ctx, m, harness.LinkServer, harness.Refuse()))
+			}
+			return func() {
+				for _, m := range members {
+					s.must(s.lab.SetFault(s.ctx, m, harness.LinkServer, harness.Fault{}))
+				}
+			}
+		}},
+	}
+}
+
 // runs creates a namespace with a MachineDeployment whose machines run.
 func (s *scene) runs(namespace string, machines int32) {
 	s.Helper()

@@ -30,6 +30,7 @@ func shown() map[string]string {
 		"DeletionsHeld": "hold/pool True", "ReceiptsLost": "hold", "MassDeletion": "mass", "CreatesNoMachines": "True FreezeLabel",
 		"OrphansHeld": "orphans", "OrphansSuspected": "missing", "ObjectsUndecodable": "undecodable", "NamespacesRefused": "refused",
 		"ObjectsUnlabeled": "refused", "KeysFail": "stuck", "DeletionSLO": "late", "AccountUnreached": "unreached",
+		"TargetUnavailable": "light-1/pool", "ManyTargetsUnavailable": "light-2",
 	}
 }
 

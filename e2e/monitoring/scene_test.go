@@ -37,14 +37,12 @@ type scene struct {
 	alerts map[string]bool
 }
 
-// newScene starts a lab, whose fleet has flags, and a Prometheus when the fleet holds its slots.
-// refused is part of the message of a policy that refuses requests of the fleet; "" if there is
-// none.
-func newScene(t *testing.T, refused string, flags ...string) *scene {
+// newScene starts a lab with options, whose fleet has flags, and a Prometheus when the fleet holds
+// its slots.
+func newScene(t *testing.T, o harness.Options, flags ...string) *scene {
 	t.Helper()
-	ctx, lab := harness.Begin(t, harness.Options{
-		Replicas: replicas, Clusters: 1, CloudsimFlags: "--boot-time=1s", FleetFlags: strings.Join(flags, " "), Refused: refused,
-	}, nil)
+	o.Replicas, o.Clusters, o.CloudsimFlags, o.FleetFlags = replicas, 1, "--boot-time=1s", strings.Join(flags, " ")
+	ctx, lab := harness.Begin(t, o, nil)
 	rules := chartRules(ctx, t)
 	s := &scene{T: t, ctx: ctx, lab: lab, alerts: rules.alerts()}
 	s.must(lab.WaitHeld(ctx, slots))
