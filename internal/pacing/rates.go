@@ -51,14 +51,17 @@ func (r *Rates[K]) Wait(key K, now time.Time) time.Duration {
 }
 
 // Count records that the operation was done.
-func (r *Rates[K]) Count(key K, now time.Time) {
+func (r *Rates[K]) Count(key K, now time.Time) { r.CountTimes(key, 1, now) }
+
+// CountTimes records that the operation was done n times, also more often than it may be.
+func (r *Rates[K]) CountTimes(key K, n int, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from := r.paid[key]
 	if from.Before(now) {
 		from = now
 	}
-	r.paid[key] = from.Add(r.interval)
+	r.paid[key] = from.Add(time.Duration(n) * r.interval)
 	if len(r.paid) <= r.purge {
 		return
 	}

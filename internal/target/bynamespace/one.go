@@ -158,7 +158,7 @@ func (o *one) set(by *live, is problem, why string) {
 // connect begins to use a cluster, which is available when it is identified and its Nodes are
 // listed. Errors: an invalid configuration.
 func (o *one) connect(ctx context.Context, a access.Access) error {
-	conn, err := connection.New(o.cfg.Policy, a)
+	conn, err := connection.New(o.cfg.Policy, a, o.cfg.Clock)
 	if err != nil {
 		return err
 	}

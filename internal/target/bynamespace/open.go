@@ -30,7 +30,7 @@ func (t *Targets) openForReads(ctx context.Context, namespace string) (*target.C
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := connection.New(t.cfg.Policy, a)
+	conn, err := connection.New(t.cfg.Policy, a, t.cfg.Clock)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,7 +2,6 @@ package connection
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -83,74 +82,4 @@ func (b *bounded) Close() error {
 	b.all.values.Add(-b.values)
 	b.bytes, b.values, b.content, b.wasRead, b.err = 0, 0, nil, true, io.ErrClosedPipe
 	return b.ReadCloser.Close()
-}
-
-// events are the body of a watch, which fails when one event is too large.
-type events struct {
-	io.ReadCloser
-
-	isProtobuf bool
-	event      int64 // bytes of the event so far
-	left       int64 // of the event, in protobuf
-	header     [4]byte
-
-	message  []byte  // what was read of the event, in protobuf
-	document counter // in JSON
-}
-
-// Read reads on, and returns an error after MaxEvent bytes of one event.
-func (e *events) Read(p []byte) (int, error) {
-	n, err := e.ReadCloser.Read(p)
-	next := e.json
-	if e.isProtobuf {
-		next = e.protobuf
-	}
-	if !next(p[:n]) {
-		return 0, fmt.Errorf("expected events of a watch of at most %d bytes and %d values, got a larger one", int64(MaxEvent), maxEventValues)
-	}
-	return n, err
-}
-
-// protobuf reports whether events are small enough, each of which begins with its length in 4
-// bytes.
-func (e *events) protobuf(part []byte) bool {
-	for len(part) > 0 {
-		if e.left == 0 {
-			e.header[e.event] = part[0]
-			part = part[1:]
-			if e.event++; e.event < int64(len(e.header)) {
-				continue
-			}
-			e.event, e.left = 0, int64(binary.BigEndian.Uint32(e.header[:]))
-			if e.left > MaxEvent {
-				return false
-			}
-			continue
-		}
-		n := min(e.left, int64(len(part)))
-		e.message = append(e.message, part[:n]...)
-		part = part[n:]
-		if e.left -= n; e.left == 0 {
-			if ofMessage(e.message, 0, maxEventValues) > maxEventValues {
-				return false
-			}
-			e.message = e.message[:0]
-		}
-	}
-	return true
-}
-
-// json reports whether events are small enough, each of which is an object. What is between them
-// counts, too: a decoder keeps it.
-func (e *events) json(part []byte) bool {
-	for _, b := range part {
-		e.event++
-		if e.document.next(b) {
-			e.event, e.document = 0, counter{}
-		}
-		if e.event > MaxEvent || e.document.values > maxEventValues {
-			return false
-		}
-	}
-	return true
 }

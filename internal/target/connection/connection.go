@@ -18,7 +18,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 )
 
@@ -30,6 +32,11 @@ const (
 	MaxBodies = 32 << 20
 	// MaxEvent is the maximum size of one event of a watch. An object has at most 1.5 MiB.
 	MaxEvent = 3 << 20
+	// eventsPerSecond and eventsAtOnce bound how fast the events of all watches of one connection are
+	// read, in bytes; each event counts eventBytes more, since small ones take as much time as large
+	// ones. The server waits meanwhile. 5,000 Nodes have less than 1 MiB of events a second.
+	eventsPerSecond, eventsAtOnce = 4 << 20, 16 << 20
+	eventBytes                    = 1 << 10
 	// MaxError is the maximum size of an answer that reports a failure: its text is logged.
 	MaxError = 16 << 10
 	// maxHeader is the maximum size of the header of an answer, in bytes, of which an API server sends
@@ -54,8 +61,10 @@ const (
 // Connection is the http.RoundTripper to one API server. New returns one.
 type Connection struct {
 	policy access.Policy
+	clock  clock.Clock
 	now    atomic.Pointer[credentials]
 	read   inWork
+	events *pacing.Rates[struct{}] // bytes of events of all watches
 }
 
 // credentials are an Access with the connections that are authenticated by it.
@@ -66,8 +75,8 @@ type credentials struct {
 
 // New returns a Connection, which connects with the first request. Errors: certificates that cannot
 // be parsed.
-func New(policy access.Policy, a access.Access) (*Connection, error) {
-	c := &Connection{policy: policy}
+func New(policy access.Policy, a access.Access, of clock.Clock) (*Connection, error) {
+	c := &Connection{policy: policy, clock: of, events: pacing.NewRates[struct{}](eventsAtOnce, time.Second/eventsPerSecond)}
 	return c, c.Use(a)
 }
 
@@ -170,7 +179,7 @@ func (c *Connection) RoundTrip(r *http.Request) (*http.Response, error) {
 	encoding, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // as clients do; they refuse an invalid one
 	isProtobuf := encoding == runtime.ContentTypeProtobuf
 	if r.URL.Query().Get("watch") != "" && answer.StatusCode == http.StatusOK {
-		answer.Body = &events{ReadCloser: answer.Body, isProtobuf: isProtobuf}
+		answer.Body = c.eventsOf(r.Context(), answer.Body, isProtobuf)
 	} else {
 		most := int64(MaxBody)
 		if answer.StatusCode >= http.StatusBadRequest {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"k8s.io/utils/clock"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 )
 
@@ -52,7 +54,7 @@ func TestOtherCredentialsInterruptNoRequest(t *testing.T) {
 		<-goOn
 		_, _ = io.WriteString(w, "end")
 	})
-	c, err := New(access.Policy{}, a)
+	c, err := New(access.Policy{}, a, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +124,7 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := server(t, tc.handler)
-			c, err := New(tc.policy, a)
+			c, err := New(tc.policy, a, clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +144,7 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 // The earlier credentials stay.
 func TestInvalidCertificatesAreRefused(t *testing.T) {
 	a := server(t, func(http.ResponseWriter, *http.Request) {})
-	c, err := New(access.Policy{}, a)
+	c, err := New(access.Policy{}, a, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +159,7 @@ func TestInvalidCertificatesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
-	if _, err := New(access.Policy{}, access.Access{CA: "x"}); err == nil ||
+	if _, err := New(access.Policy{}, access.Access{CA: "x"}, clock.RealClock{}); err == nil ||
 		!strings.Contains(err.Error(), "expected certificates of the CA in PEM") {
 		t.Errorf("got %v", err)
 	}
@@ -167,7 +169,7 @@ func TestInvalidCertificatesAreRefused(t *testing.T) {
 func TestAnswersThatAreTooLargeTogether(t *testing.T) {
 	part := bytes.Repeat([]byte("x"), MaxBody/2)
 	a := server(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(part) })
-	c, err := New(access.Policy{}, a)
+	c, err := New(access.Policy{}, a, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +227,7 @@ func TestEventsThatAreTooLarge(t *testing.T) {
 				w.Header().Set("Content-Type", tc.encoding)
 				_, _ = io.WriteString(w, tc.events)
 			})
-			c, err := New(access.Policy{}, a)
+			c, err := New(access.Policy{}, a, clock.RealClock{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 )
@@ -73,7 +74,7 @@ func TestAnswersWithTooManyValues(t *testing.T) {
 					w.Header().Set("Content-Type", strings.ToUpper(contentType))
 					_, _ = w.Write(content)
 				})
-				c, err := New(access.Policy{}, a)
+				c, err := New(access.Policy{}, a, clock.RealClock{})
 				if err != nil {
 					t.Fatal(err)
 				}
