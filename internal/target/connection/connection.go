@@ -3,7 +3,6 @@ package connection
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"mime"
@@ -74,14 +73,14 @@ type credentials struct {
 }
 
 // New returns a Connection, which connects with the first request. Errors: certificates that cannot
-// be parsed.
+// be parsed, or are refused.
 func New(policy access.Policy, a access.Access, of clock.Clock) (*Connection, error) {
 	c := &Connection{policy: policy, clock: of, events: pacing.NewRates[struct{}](eventsAtOnce, time.Second/eventsPerSecond)}
 	return c, c.Use(a)
 }
 
 // Use has the next requests use other credentials, of the same server and CA. Errors: certificates
-// that cannot be parsed; then the earlier ones stay.
+// that cannot be parsed, or are refused; then the earlier ones stay.
 func (c *Connection) Use(a access.Access) error {
 	before := c.now.Load()
 	if before != nil && before.access.ClientCert == a.ClientCert && before.access.ClientKey == a.ClientKey {
@@ -109,14 +108,15 @@ func (c *Connection) Config() *rest.Config {
 
 // transport returns the connections for credentials.
 func (c *Connection) transport(a access.Access) (*http.Transport, error) {
-	verify := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.ServerName, RootCAs: x509.NewCertPool()}
-	if !verify.RootCAs.AppendCertsFromPEM([]byte(a.CA)) {
-		return nil, errors.New("expected certificates of the CA in PEM, got something else")
+	ca, err := caOf(a.CA)
+	if err != nil {
+		return nil, err
 	}
+	verify := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.ServerName, RootCAs: ca}
 	if a.ClientCert != "" {
-		pair, err := tls.X509KeyPair([]byte(a.ClientCert), []byte(a.ClientKey))
+		pair, err := clientOf(a.ClientCert, a.ClientKey)
 		if err != nil {
-			return nil, errors.New("expected a client certificate and its key in PEM, got something else") // the error may have parts of the key
+			return nil, err
 		}
 		verify.Certificates = []tls.Certificate{pair}
 	}

@@ -2,9 +2,15 @@ package connection
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/pem"
 	"io"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -142,27 +148,68 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 }
 
 // The earlier credentials stay.
-func TestInvalidCertificatesAreRefused(t *testing.T) {
+func TestCertificatesThatAreRefused(t *testing.T) {
 	a := server(t, func(http.ResponseWriter, *http.Request) {})
 	c, err := New(access.Policy{}, a, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	invalid := a
-	invalid.ClientCert, invalid.ClientKey = "x", "y"
-	if err := c.Use(invalid); err == nil || !strings.Contains(err.Error(), "expected a client certificate and its key in PEM") {
-		t.Errorf("got %v", err)
-	}
-	answer, err := get(t, c, a.Server)
+	large, err := rsa.GenerateMultiPrimeKey(rand.Reader, 20, maxRSA+8) //nolint:staticcheck // one of two primes takes minutes
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = answer.Body.Close()
-	if _, err := New(access.Policy{}, access.Access{CA: "x"}, clock.RealClock{}); err == nil ||
-		!strings.Contains(err.Error(), "expected certificates of the CA in PEM") {
-		t.Errorf("got %v", err)
+	const largeKey = "expected an RSA key of at most 8192 bits, got one of "
+	public := &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), maxRSA), E: 65537} // a bit too large
+	for _, tc := range []struct {
+		name, ca, cert, key string
+		want                string // part of the error, "" for none
+	}{
+		{"no client certificate", a.CA, "x", "y", "expected a client certificate and its key in PEM"},
+		{"a large key of a client", a.CA, certificateOf(t, large.Public()), keyOf(large), "client certificate: " + largeKey + "8200"},
+		{"no CA", "x", "", "", "expected certificates of the CA in PEM"},
+		{"no certificate of a CA", keyOf(large), "", "", "expected certificates of the CA in PEM"},
+		{"another block next to a certificate", keyOf(large) + a.CA, "", "", ""},
+		{"a large key of a CA", a.CA + certificateOf(t, public), "", "", "CA: certificate 2: " + largeKey + "8193"},
+		{"many certificates", strings.Repeat(a.CA, maxCerts), "", "", ""},
+		{"too many certificates", strings.Repeat(a.CA, maxCerts+1), "", "", "CA: expected at most 64 certificates, got more"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			changed := a
+			changed.CA, changed.ClientCert, changed.ClientKey = tc.ca, tc.cert, tc.key
+			_, err := New(access.Policy{}, changed, clock.RealClock{})
+			if tc.cert != "" {
+				err = c.Use(changed)
+			}
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			answer, err := get(t, c, a.Server)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = answer.Body.Close()
+		})
 	}
+}
+
+// certificateOf returns a certificate of a key, which another one has signed, in PEM.
+func certificateOf(t *testing.T, public any) string {
+	t.Helper()
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, public, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}))
+}
+
+// keyOf returns a key in PEM.
+func keyOf(key *rsa.PrivateKey) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 // Each answer is small enough, and they are read at the same time.

@@ -4,8 +4,9 @@
 // Guarantees: other credentials of the same server are used for the next request, and interrupt
 // none. No answer makes the process connect to another server, and none is larger than MaxBody, no
 // failure than MaxError, no event of a watch than MaxEvent, and all answers that are being read
-// than MaxBodies. Events of watches are read at a bounded rate. What has more values than objects of Kubernetes have is not decoded. An address
-// in a refused network is not connected to, by any name.
+// than MaxBodies. Events of watches are read at a bounded rate. What has more values than objects
+// of Kubernetes have is not decoded. An address in a refused network is not connected to, by any
+// name. No key of a certificate takes more time of a handshake than one of 8192 bits.
 //
 // Not guaranteed: that a watch ends when its credentials do.
 package connection
