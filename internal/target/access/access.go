@@ -77,20 +77,6 @@ type Secret struct {
 	Data map[string][]byte
 }
 
-// Local returns the networks that lead to the Pod of the fleet itself, and those with the metadata
-// services of clouds.
-func Local() []netip.Prefix {
-	var all []netip.Prefix
-	for _, network := range []string{
-		"127.0.0.0/8", "0.0.0.0/8", "::/127", // 0.0.0.0 and :: are the host itself, too
-		"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", // of AWS, Google
-		"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // of Alibaba, Azure, Oracle
-	} {
-		all = append(all, netip.MustParsePrefix(network))
-	}
-	return all
-}
-
 // Policy describes what every Access must fulfil.
 type Policy struct {
 	// Refused are networks that no server and no proxy may be in.
@@ -211,12 +197,6 @@ func (p Policy) checkURL(field, text string, schemes ...string) (*url.URL, error
 			field, address)
 	}
 	return u, nil
-}
-
-// Refuses reports whether no server may have an address.
-func (p Policy) Refuses(address netip.Addr) bool {
-	address = address.Unmap().WithZone("")
-	return slices.ContainsFunc(p.Refused, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
 // inNamespace completes the name of a Service in a URL, which a Pod of the namespace could write

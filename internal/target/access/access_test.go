@@ -2,6 +2,7 @@ package access
 
 import (
 	"encoding/base64"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -200,6 +201,23 @@ func TestRead(t *testing.T) {
 				t.Errorf("got %+v with the error", got)
 			}
 		})
+	}
+}
+
+// An address of IPv6 that leads to one of IPv4 is refused as that is, and no other.
+func TestRefusedAddresses(t *testing.T) {
+	for text, want := range map[string]bool{
+		"169.254.169.254": true, "192.0.2.1": false, "2001:db8::1": false, "fd00:ec2::254": true, "fe80::1%eth0": true, "::": true, "::1": true,
+		"::ffff:169.254.169.254": true, "::ffff:192.0.2.1": false, "::ffff:127.0.0.1%eth0": true,
+		"::169.254.169.254": true, "::192.0.2.1": false,
+		"::ffff:0:169.254.169.254": true, "::ffff:0:192.0.2.1": false,
+		"64:ff9b::169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "64:ff9b::192.0.2.1": false,
+		"64:ff9b:1:2:3::127.0.0.1": true, "64:ff9b:1::192.0.2.1": false, "64:ff9b:2::127.0.0.1": false,
+		"2002:a9fe:a9fe::1": true, "2002:7f00:1::": true, "2002:c000:201::7f00:1": false,
+	} {
+		if got := policy.Refuses(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s is refused: %t, want %t", text, got, want)
+		}
 	}
 }
 
