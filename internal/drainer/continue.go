@@ -49,6 +49,7 @@ type Task struct {
 // of the ownership.
 func (d *Drain) Continue(ctx context.Context, task Task) (v drain.Verdict, isSame bool, err error) {
 	d.afterOutage(task.Order)
+	d.goTo(task.Cluster)
 	facts := drain.Facts{Settings: d.of.cfg.Settings, Order: task.Order, Node: task.Node, Memory: d.memory}
 	if task.Listed {
 		facts.Live, facts.Sight, facts.Pods = true, drain.Listed, task.Pods

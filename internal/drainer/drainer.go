@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
 // Config is the configuration of a Drainer. All fields are required.
@@ -98,7 +99,7 @@ type Drain struct {
 	of           *Drainer
 	memory       drain.Memory
 	ids          volumeIDs
-	removed      bool      // the removal of a pod or an attachment was requested
+	removed      bool      // the removal of a pod or an attachment was requested, or there was an earlier session
 	failingSince time.Time // zero while the target cluster answers
 	back         time.Time // when the API servers were back after the last outage that the drain has seen
 
@@ -209,6 +210,22 @@ func (d *Drain) Unanswered(ctx context.Context, order drain.Order, node string, 
 func (d *Drain) afterOutage(order drain.Order) {
 	if order.Reach.Back.After(d.back) {
 		d.back, d.memory, d.failingSince = order.Reach.Back, drain.Memory{Forced: d.memory.Forced}, time.Time{}
+	}
+}
+
+// goTo ends the session if it is in another cluster: the target of the namespace has another server
+// or CA now. The drain begins again there, since what it knows is of objects that may not exist.
+func (d *Drain) goTo(cluster *target.Cluster) {
+	d.mu.Lock()
+	session := d.session
+	leaves := session != nil && session.cluster.of.Client != cluster.Client
+	if leaves {
+		d.session = nil
+	}
+	d.mu.Unlock()
+	if leaves {
+		session.End()
+		d.memory, d.failingSince, d.removed = drain.Memory{Forced: d.memory.Forced}, time.Time{}, true
 	}
 }
 

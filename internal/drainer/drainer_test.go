@@ -83,6 +83,31 @@ func TestANodeWithPodsIsWatched(t *testing.T) {
 	}
 }
 
+// What a drain knows of a cluster does not show that the Node of another one is empty.
+func TestADrainBeginsAgainInAnotherCluster(t *testing.T) {
+	d, task, _ := drainBench(t, targettest.PodOn("m", "web", ""))
+	if _, _, err := d.Continue(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	before, blocked := d.current(), map[types.UID]time.Time{"db": now.Add(-time.Hour)}
+	d.memory.BlockedSince = blocked
+	if _, _, err := d.Continue(t.Context(), task); err != nil || d.current() != before {
+		t.Errorf("another session in the same cluster, error %v", err)
+	}
+	_, other, _ := drainBench(t, targettest.PodOn("m", "db", ""))
+	task.Cluster, d.memory.BlockedSince = other.Cluster, blocked
+	v, _, err := d.Continue(t.Context(), task)
+	if err != nil || v.State != drain.Draining || d.memory.BlockedSince["db"].Equal(blocked["db"]) {
+		t.Errorf("got the verdict %+v, the memory %+v and the error %v", v, d.memory, err)
+	}
+	if after := d.current(); after == nil || after.cluster.of != other.Cluster || len(before.cluster.sessions) > 0 {
+		t.Errorf("want a session in the other cluster only, got %+v", after)
+	}
+	if !d.wasNeeded() {
+		t.Error("there was nothing to drain")
+	}
+}
+
 func TestRefusedEvictionIsRetriedAfterRetryAfter(t *testing.T) {
 	d, task, _ := drainBench(t)
 	task.Cluster.Evict = func(_ context.Context, e *policyv1.Eviction) error {
