@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,9 @@ func (t *trial) start(replica string) *process {
 	}
 	switch {
 	case o.Targets.ByNamespace:
-		around.TargetTransport = func(string) http.RoundTripper { return reach(atTarget, t.target).Transport }
+		around.TargetTransport = func(host string) http.RoundTripper {
+			return reach(atTarget, cmp.Or(t.others[host], t.target)).Transport
+		}
 	case !t.noTarget:
 		around.Target = reach(atTarget, t.target)
 	}

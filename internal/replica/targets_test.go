@@ -1,12 +1,14 @@
 package replica
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -105,5 +107,78 @@ func TestTargetsByNamespace(t *testing.T) {
 			u.SetLabels(labels.Merge(u.GetLabels(), labels.Set{v1alpha1.LabelForceDeletion: "true"}))
 		})
 		r.until("nothing is left", func() bool { return r.missing() == "" && len(r.control.List("machinedeployments")) == 0 })
+	})
+}
+
+// The administrator of a target cluster has Nodes there that look like those of another namespace:
+// unhealthy, being deleted, asking for their deletion, and bound to its machines or with the IDs of
+// their VMs. No machine, Node or VM of that namespace changes, and no machine is bound to them.
+func TestNodesThatClaimMachinesOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	o := replicaOptions(func(o *Options) {
+		o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace)
+		o.Safety.OrphanVMsPeriod, o.Safety.OrphanVMsQuarantine = time.Minute, time.Minute
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newTrial(t, o, 1, nil)
+		defer r.end()
+		hostile := apiserver.New("h", time.Now)
+		r.others = map[string]*apiserver.Server{"https://hostile.example": hostile}
+		for _, server := range []*apiserver.Server{r.control, r.target, hostile} {
+			apiserver.Add(server, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
+		}
+		for namespace, host := range map[string]string{"a": "hostile", "b": "b"} {
+			r.createClass(namespace)
+			r.putTarget(namespace, targettest.SecretOf("https://"+host+".example", "t"))
+		}
+		r.putRoot("b", "victim", 2)
+		r.start("fleet-0")
+		r.until("the machines of the other namespace run", func() bool { return r.runningOf("victim") == 2 })
+		r.putRoot("a", "d", 1)
+		r.until("the machine of the administrator has a VM", func() bool {
+			own := r.machinesOf("d")
+			return len(own) == 1 && own[0].Spec.ProviderID != ""
+		})
+		state := func() (is []string) {
+			for _, m := range r.machinesOf("victim") {
+				node := r.target.Get("nodes", "", m.Labels[v1alpha1.LabelNode])
+				is = append(is, fmt.Sprint(m.UID, m.ResourceVersion, m.Spec.ProviderID, node.GetUID(), node.GetResourceVersion()))
+			}
+			for _, vm := range r.cloud.All() {
+				if vm.Namespace == "b" {
+					is = append(is, fmt.Sprint(vm.ID, vm.Live()))
+				}
+			}
+			slices.Sort(is)
+			return is
+		}
+		before, own := state(), r.machinesOf("d")[0]
+		for i, m := range r.machinesOf("victim") {
+			node := typed[corev1.Node](r, r.target.Get("nodes", "", m.Labels[v1alpha1.LabelNode]))
+			fake := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name: node.Name, Labels: node.Labels, Annotations: node.Annotations, Finalizers: []string{v1alpha1.NodeFinalizerName, "a/b"},
+			}, Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
+			fake.Annotations[v1alpha1.AnnotationTriggerDeletion] = "true"
+			fake.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+			apiserver.Add(hostile, fake)
+			if i == 0 {
+				hostile.Delete("nodes", "", fake.Name)
+			}
+			taken := fake.DeepCopy() // in the place of the Node of the administrator's machine
+			taken.Name, taken.Annotations = own.Name, nil
+			taken.Labels = map[string]string{v1alpha1.LabelMachineName: own.Name}
+			if i == 0 {
+				apiserver.Add(hostile, taken)
+			}
+		}
+		r.run(20*time.Minute, func() bool { return !slices.Equal(state(), before) })
+		if after := state(); !slices.Equal(after, before) {
+			t.Errorf("the other namespace has changed: %s", cmp.Diff(before, after))
+		}
+		for _, node := range hostile.List("nodes") {
+			if ref, bound := v1alpha1.MachineOf(node); bound && ref.Namespace != "b" {
+				t.Errorf("Node %s is bound to %v", node.GetName(), ref)
+			}
+		}
 	})
 }

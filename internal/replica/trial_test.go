@@ -39,7 +39,8 @@ type trial struct {
 	begun   time.Time
 	random  *rand.Rand // of the root goroutine
 	control *apiserver.Server
-	target  *apiserver.Server // control where both are one cluster
+	target  *apiserver.Server            // control where both are one cluster
+	others  map[string]*apiserver.Server // target clusters of namespaces that are not target, by URL
 	network *network
 	cloud   *fakecloud.Cloud
 	oracle  *oracle
