@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -26,6 +27,19 @@ func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 		return failure(r, err)
 	}
 	return s.serve(q)
+}
+
+// ServeHTTP serves what RoundTrip answers, for tests of connections.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.RoundTrip(r)
+	if err != nil {
+		return
+	}
+	defer func() { _ = answer.Body.Close() }()
+	maps.Copy(w.Header(), answer.Header)
+	w.WriteHeader(answer.StatusCode)
+	_ = http.NewResponseController(w).Flush()
+	_, _ = io.Copy(w, answer.Body)
 }
 
 // serve answers one request, with the time of the server's clock.
