@@ -58,8 +58,10 @@ func TestConfigsWithoutValuesNameTheRequiredFields(t *testing.T) {
 		"namespaceswitch.Config": {
 			second(namespaceswitch.New(namespaceswitch.Config{})), "Deployments, Pods, Client, SlotOf, Gate, Holds, Selected, Service, Clock",
 		},
-		"node.Config":        {second(node.New(node.Config{})), "Metadata, View, Targets, Clock"},
-		"bynamespace.Config": {second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, Budgets, BlindAfter, Clock"},
+		"node.Config": {second(node.New(node.Config{})), "Metadata, View, Targets, Clock"},
+		"bynamespace.Config": {
+			second(bynamespace.New(bynamespace.Config{})), "Secrets, Select, Connect, Identify, Budgets, BlindAfter, OutageAfter, Clock",
+		},
 		"orphans.Config": {
 			second(orphans.New(orphans.Config{})),
 			"Machines, Metadata, Secrets, Leases, Sweeper, Targets, Events, Ledger, ControlCluster, Served, Held, Deletions, Gate, Token, " +

@@ -22,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
@@ -64,7 +65,8 @@ func newTargetsByNamespace(d *deps, around Environment, spread assignment.Spread
 			return d.link(around, namespace, config, wrap)
 		},
 		Budgets:  budgets,
-		Identify: identities.identify, BlindAfter: d.o.Fleet.Durations.BlindAfter, Clock: around.Clock,
+		Identify: identities.identify, BlindAfter: d.o.Fleet.Durations.BlindAfter, OutageAfter: d.o.Safety.StatusCheckTimeout,
+		Clock: around.Clock,
 	})
 	if err != nil {
 		return nil, err
@@ -148,7 +150,8 @@ func (d *deps) link(around Environment, namespace string, config *rest.Config, w
 		return nil, err
 	}
 	cluster := target.New(client)
-	cluster.Reach = d.known(server, wall)
+	known := d.known(server, wall)
+	cluster.Reach = func() reach.Fact { return reach.Both(known(), d.byNamespace.Outage(namespace).By(d.wall.At)) }
 	cluster.Lead = func() time.Duration { return wall.AheadOf(d.wall) }
 	return &bynamespace.Link{Cluster: cluster, Run: server.Run, OnServerChange: server.OnChange}, nil
 }
@@ -186,6 +189,11 @@ func (t *targetIdentities) identify(ctx context.Context, namespace string, clust
 	if err != nil {
 		return fmt.Errorf("read Lease %s: %w", targetLease, err)
 	}
+	return isSame(lease, cluster)
+}
+
+// isSame returns an error unless a cluster is the one that a Lease records.
+func isSame(lease *coordinationv1.Lease, cluster types.UID) error {
 	if first := lease.Annotations[v1alpha1.AnnotationTargetCluster]; first != string(cluster) {
 		return fmt.Errorf("its API server is that of another cluster than before: Namespace %s has the UID %s there, and had %q; "+
 			"if the cluster was replaced intentionally, delete Lease %s, and machines whose Nodes are missing are replaced",

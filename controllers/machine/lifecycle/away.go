@@ -138,7 +138,8 @@ func beginAnew(w World, m *v1alpha1.Machine) (v Verdict, decided bool) {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
 		Description: notReadyReason(w, m) +
-			". The health timeout begins anew, because the API server was away, no replica ran, or the namespace was switched off",
+			". The health timeout begins anew, because the API server or the target cluster was away, no replica ran, " +
+			"or the namespace was switched off",
 	})
 	deadline, _ := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
 	return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}, true

@@ -36,10 +36,12 @@ type one struct {
 	problem string  // for people
 	log     klog.Logger
 	logged  problem // the last that was logged
+	outages outages
 }
 
 func newOne(t *Targets, namespace string) *one {
 	o := &one{Targets: t, namespace: namespace, wake: make(chan struct{}, 1), kind: opening, problem: "its Secret is not read yet"}
+	o.outages.note(opening, t.cfg.Clock.Now(), t.cfg.OutageAfter)
 	o.main = o.newSecrets(t.cfg.Select.main())
 	if t.cfg.Select.Token != "" {
 		o.tokens = o.newSecrets(t.cfg.Select.token())
@@ -60,17 +62,17 @@ func (o *one) get() (*target.Cluster, error) {
 // time it may be, if that is known.
 func (o *one) state() (link *live, is problem, why string, wait time.Duration) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	link, is, why = o.link, o.kind, o.problem
-	o.mu.Unlock()
-	if is != none {
-		return link, is, why, 0
+	if is == none {
+		if why = link.broken(o.cfg.BlindAfter); why == "" {
+			why, wait = link.budget.Problem()
+		}
+		if why != "" {
+			is = ofServer
+		}
 	}
-	if why = link.broken(o.cfg.BlindAfter); why == "" {
-		why, wait = link.budget.Problem()
-	}
-	if why != "" {
-		is = ofServer
-	}
+	o.outages.note(is, o.cfg.Clock.Now(), o.cfg.OutageAfter)
 	return link, is, bounded.Text(why, bounded.Message), wait
 }
 

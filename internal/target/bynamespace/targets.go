@@ -51,7 +51,9 @@ type Config struct {
 	Budgets *requests.Budgets
 	// BlindAfter is how long the Nodes of a cluster may not be delivered before it is not available.
 	BlindAfter time.Duration
-	Clock      clock.WithTickerAndDelayedExecution
+	// OutageAfter is how long a target may not be available before that is an outage.
+	OutageAfter time.Duration
+	Clock       clock.WithTickerAndDelayedExecution
 }
 
 // Validate returns an error that names the required fields that are not set.

@@ -24,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/connection"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
@@ -71,7 +72,8 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 		}
 		l.targets, err = New(Config{
 			Secrets: l.control.Core().CoreV1(), Select: selected, Connect: l.connect, Identify: l.identify, BlindAfter: 10 * time.Second,
-			Clock: clock.RealClock{}, Budgets: budgets, Policy: access.Policy{Refused: access.Local()},
+			OutageAfter: 30 * time.Second,
+			Clock:       clock.RealClock{}, Budgets: budgets, Policy: access.Policy{Refused: access.Local()},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -106,6 +108,9 @@ func (l *landscape) connect(_ string, config *rest.Config, wrap transport.Wrappe
 	server := l.clusters[config.Host]
 	if server == nil {
 		return nil, fmt.Errorf("no cluster at %s", config.Host)
+	}
+	if _, isBounded := config.Transport.(*connection.Connection); !isBounded {
+		return nil, fmt.Errorf("want requests through a connection, which bounds answers, got %T", config.Transport)
 	}
 	return &Link{
 		Cluster: target.New(apiserver.ClientsThrough(decode.PageTransport(wrap(server))).Core), Run: func(ctx context.Context) { <-ctx.Done() },
@@ -233,6 +238,51 @@ func TestSecretsThatChange(t *testing.T) {
 		l.expect(time.Second, "one", "node-1")
 		l.put("one", "target", nil)
 		l.expect(time.Second, "one", "expected a Secret target, got none")
+	})
+}
+
+// A target that was not available for long has had an outage; not one that is being opened, or has
+// another server, and none for less than 30 s.
+func TestOutages(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		expect := func(from, back time.Time) {
+			l.Helper()
+			synctest.Wait()
+			if got := l.targets.Outage("one"); !got.From.Equal(from) || !got.Back.Equal(back) {
+				l.Errorf("got an outage from %s to %s, want %s to %s", got.From, got.Back, from, back)
+			}
+		}
+		l.clusters["https://a.example"].Away(true)
+		l.put("one", "target", targettest.SecretOf("https://a.example", "t"))
+		expect(time.Time{}, time.Time{})
+		l.targets.Use("one")
+		l.expect(requests.Timeout-time.Second, "one", "it is being connected")
+		l.clusters["https://a.example"].Away(false)
+		l.put("one", "target", targettest.SecretOf("https://b.example", "t"))
+		l.first["one"] = ""
+		l.expect(2*time.Second, "one", "node-1 node-2")
+		expect(time.Time{}, time.Time{})
+		from := time.Now()
+		l.put("one", "target", nil)
+		l.expect(time.Hour, "one", "expected a Secret target, got none")
+		expect(time.Time{}, time.Time{})
+		l.put("one", "target", targettest.SecretOf("https://b.example", "t"))
+		l.expect(0, "one", "node-1 node-2")
+		back := time.Now()
+		expect(from, back)
+		l.put("one", "target", nil)
+		l.expect(20*time.Second, "one", "expected a Secret target, got none")
+		l.put("one", "target", targettest.SecretOf("https://b.example", "t"))
+		l.expect(time.Second, "one", "node-1 node-2")
+		expect(from, back)
+		l.clusters["https://b.example"].Restore(newCluster("empty").Save())
+		l.expect(time.Minute, "one", "it is another cluster than before")
+		from = time.Now()
+		l.first["one"] = ""
+		l.expect(2*time.Minute, "one", "")
+		if got := l.targets.Outage("one"); !got.Back.After(from) {
+			l.Errorf("got the outage %+v, want one of another cluster", got)
+		}
 	})
 }
 
