@@ -173,7 +173,7 @@ func (p Policy) check(namespace string, a *Access) error {
 		return fmt.Errorf("expected a client certificate and its key, got one of the two")
 	case len(a.ClientKey) > maxKey:
 		return fmt.Errorf("client key: expected at most %d bytes, got more; use a key of at most 8192 bits", maxKey)
-	case hasToken && strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fmt.Errorf("token: expected printable characters without spaces")
 	}
 	return nil

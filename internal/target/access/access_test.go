@@ -63,6 +63,27 @@ func TestRead(t *testing.T) {
 				"token: T"),
 			want: Access{Server: "https://1.2.3.4", ServerName: "b", CA: "CA", Token: "T", Proxy: "http://proxy.example:3128"},
 		},
+		"fields without values": {
+			data: config("https://a.example", ca+"\n    disable-compression: true", "token: T\n    username: ''\n    password: null"), want: valid,
+		},
+		"a user that the context does not name": {
+			data: map[string][]byte{
+				KeyKubeconfig: append(kubeconfigWith("https://a.example", ca, "token: T"), "- {name: other, user: {exec: {}}}"...),
+			},
+			want: valid,
+		},
+		"token of its own, next to the other Secret": {data: config("https://a.example", ca, "token: T"), token: renewed, want: valid},
+		"largest values": {
+			data: parts(KeyCA, strings.Repeat("x", MaxBytes), KeyToken, "", KeyClientCert, "x", KeyClientKey, strings.Repeat("x", maxKey)),
+			want: Access{Server: "https://a.example", CA: strings.Repeat("x", MaxBytes), ClientCert: "x", ClientKey: strings.Repeat("x", maxKey)},
+		},
+		"characters of a token": {data: parts(KeyToken, "!~"), want: Access{Server: "https://a.example", CA: "CA", Token: "!~"}},
+		"address in IPv6": {
+			data: parts(KeyServer, "https://[2001:db8::1]:6443"), want: Access{Server: "https://[2001:db8::1]:6443", CA: "CA", Token: "T"},
+		},
+		"name that has svc": {
+			data: parts(KeyServer, "https://api.svc.a~b.example"), want: Access{Server: "https://api.svc.a~b.example", CA: "CA", Token: "T"},
+		},
 		"Gardener's form": {
 			data: config("https://kube-apiserver", ca, file), token: renewed,
 			want: Access{Server: "https://kube-apiserver.mine.svc", ServerName: "kube-apiserver", CA: "CA", Token: "renewed"},
@@ -73,6 +94,13 @@ func TestRead(t *testing.T) {
 		},
 		"Service of the namespace": {
 			data: parts(KeyServer, "https://api.mine.svc:443"), want: Access{Server: "https://api.mine.svc:443", CA: "CA", Token: "T"},
+		},
+		"Service of the namespace by its name and port": {
+			data: parts(KeyServer, "https://api:6443"),
+			want: Access{Server: "https://api.mine.svc:6443", ServerName: "api", CA: "CA", Token: "T"},
+		},
+		"localhost, whose address is refused": {
+			data: parts(KeyServer, "https://localhost"), want: Access{Server: "https://localhost", CA: "CA", Token: "T"},
 		},
 		"token file without a Secret": {data: config("https://a.example", ca, file), fails: "tokenFile is refused: no file is read"},
 		"token file, Secret without a token": {
@@ -127,20 +155,29 @@ func TestRead(t *testing.T) {
 		"no key that is known": {
 			data: map[string][]byte{"value": nil}, fails: "expected the key kubeconfig or server, got value",
 		},
-		"no key": {fails: "got no key"},
+		"no key":    {fails: "got no key"},
+		"some keys": {data: map[string][]byte{"a": nil, "b": nil, "c": nil, "d": nil, "e": nil}, fails: "got a, b, c, d, e"},
+		"many keys": {
+			data:  map[string][]byte{"a": nil, "b": nil, "c": nil, "d": nil, "e": nil, "f": nil, "g": nil},
+			fails: "got a, b, c, d, e and 2 others",
+		},
 		"too large": {
 			data: map[string][]byte{KeyKubeconfig: make([]byte, 1<<20)}, fails: "expected at most 65536 bytes, got more",
 		},
 		"no CA":                       {data: parts(KeyCA, ""), fails: "expected the certificate of the CA"},
 		"no credentials":              {data: parts(KeyToken, ""), fails: "expected a token or a client certificate, got neither"},
 		"certificate without its key": {data: parts(KeyClientCert, "x"), fails: "got one of the two"},
+		"key without its certificate": {data: parts(KeyClientKey, "x"), fails: "got one of the two"},
 		"token with a line break":     {data: parts(KeyToken, "a\nb"), fails: "token: expected printable characters"},
+		"token with a space":          {data: parts(KeyToken, "a b"), fails: "token: expected printable characters"},
+		"token that is no ASCII":      {data: parts(KeyToken, "\u00e4"), fails: "token: expected printable characters"},
 		"without TLS": {
 			data: parts(KeyServer, "http://a.example"), fails: "server: expected a URL that begins with https://",
 		},
 		"no host":                {data: parts(KeyServer, "https://"), fails: "has a host"},
 		"server with a password": {data: parts(KeyServer, "https://u:p@a.example"), fails: "without user and password"},
 		"server with a query":    {data: parts(KeyServer, "https://a.example?x=y"), fails: "without a query"},
+		"server with a fragment": {data: parts(KeyServer, "https://a.example#x"), fails: "without a query and a fragment"},
 		"no URL":                 {data: parts(KeyServer, "https://a\x7f"), fails: "got one that cannot be parsed"},
 		"metadata service": {
 			data: parts(KeyServer, "https://169.254.169.254"), fails: "169.254.169.254 is in a network that no target cluster may be in",
@@ -167,6 +204,9 @@ func TestRead(t *testing.T) {
 			data: parts(KeyServer, "https://etcd-0.etcd.other.svc.cluster.local"), fails: "is in namespace other",
 		},
 		"port of a Service of another one": {data: parts(KeyServer, "https://_https._tcp.api.other.svc"), fails: "is in namespace other"},
+		"zone with a space": {
+			data: parts(KeyServer, "https://[2001:db8::1%25a%20b]"), fails: "server: expected a host of ASCII characters",
+		},
 		"letters that become ASCII": {
 			data: parts(KeyServer, "https://api.other.\uff53vc"), fails: "server: expected a host of ASCII characters",
 		},
@@ -217,6 +257,33 @@ func TestRefusedAddresses(t *testing.T) {
 	} {
 		if got := policy.Refuses(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is refused: %t, want %t", text, got, want)
+		}
+	}
+}
+
+// Of a Secret what is read is kept, and as much of a value that is too large that it stays so.
+func TestTrim(t *testing.T) {
+	got := Trim(map[string][]byte{KeyToken: []byte("T"), KeyKubeconfig: make([]byte, 1<<20), "other": []byte("x")})
+	if string(got[KeyToken]) != "T" || len(got[KeyKubeconfig]) != MaxBytes+1 || len(got) != 2 {
+		t.Errorf("got %d keys, the token %s and a kubeconfig of %d bytes", len(got), got[KeyToken], len(got[KeyKubeconfig]))
+	}
+}
+
+func TestSameCluster(t *testing.T) {
+	a := Access{Server: "https://a", ServerName: "b", CA: "c", Token: "d", ClientCert: "e", ClientKey: "f", Proxy: "g"}
+	for name, tc := range map[string]struct {
+		change func(*Access)
+		same   bool
+	}{
+		"credentials": {func(b *Access) { b.Token, b.ClientCert, b.ClientKey = "1", "2", "3" }, true},
+		"server":      {func(b *Access) { b.Server = "https://b" }, false},
+		"server name": {func(b *Access) { b.ServerName = "" }, false},
+		"CA":          {func(b *Access) { b.CA = "d" }, false},
+		"proxy":       {func(b *Access) { b.Proxy = "" }, false},
+	} {
+		b := a
+		if tc.change(&b); a.SameCluster(b) != tc.same {
+			t.Errorf("other %s: the same is %t, want %t", name, !tc.same, tc.same)
 		}
 	}
 }

@@ -99,7 +99,6 @@ func (k kubeconfig) read(token *Secret) (a Access, err error) {
 		if value == "" {
 			return a, fmt.Errorf("Secret %s: expected the key %s, got %s", token.Name, KeyToken, listed(token.Data))
 		}
-		user = maps.Clone(user)
 		delete(user, "tokenFile")
 		user["token"] = value
 	}

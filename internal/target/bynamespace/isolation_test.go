@@ -116,7 +116,7 @@ func TestTargetWithTooManyNodes(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{
 					Name: name, Annotations: map[string]string{"a": strings.Repeat("x", size)}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
 				},
-				Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"i"}}}},
+				Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{Names: []string{"i"}}}, VolumesInUse: []corev1.UniqueVolumeName{"v"}},
 			})
 		}
 		for i := range 2 * room {
@@ -143,7 +143,7 @@ func TestTargetWithTooManyNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, node := range cluster.Nodes.All() {
-			if node.ManagedFields != nil || node.Status.Images != nil {
+			if node.ManagedFields != nil || node.Status.Images != nil || node.Status.VolumesInUse != nil {
 				t.Errorf("Node %s is not trimmed", node.Name)
 			}
 		}

@@ -138,16 +138,23 @@ func (c *Connection) transport(a access.Access) (*http.Transport, error) {
 	return transport, nil
 }
 
-// dial connects to a host, unless it is in a refused network. A name with several labels is that of
-// a server in DNS; only that of a Service is completed by the search list of the Pod.
+// rooted returns the host of an address as the resolver has to look it up. A name with several
+// labels is that of a server in DNS; only that of a Service is completed by the search list of the
+// Pod.
+func rooted(host string) string {
+	labels := strings.Split(host, ".")
+	isService := len(labels) > 2 && labels[len(labels)-1] == "svc"
+	if _, err := netip.ParseAddr(host); err == nil || len(labels) == 1 || isService || strings.HasSuffix(host, ".") {
+		return host
+	}
+	return host + "."
+}
+
+// dial connects to a host, unless it is in a refused network.
 func (c *Connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
-	}
-	if _, err := netip.ParseAddr(host); err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".svc") &&
-		!strings.HasSuffix(host, ".") {
-		address = net.JoinHostPort(host+".", port)
 	}
 	dialer := &net.Dialer{Timeout: dialTimeout, Control: func(_, resolved string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(resolved)
@@ -156,7 +163,7 @@ func (c *Connection) dial(ctx context.Context, network, address string) (net.Con
 		}
 		return err
 	}}
-	return dialer.DialContext(ctx, network, address)
+	return dialer.DialContext(ctx, network, net.JoinHostPort(rooted(host), port))
 }
 
 // RoundTrip sends a request with the current credentials. Errors: those of the connection, and an

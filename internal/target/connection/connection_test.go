@@ -2,15 +2,9 @@ package connection
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
 	"encoding/binary"
 	"encoding/pem"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -41,7 +35,11 @@ func get(t *testing.T, c *Connection, url string) (*http.Response, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return (&http.Client{Transport: c}).Do(r)
+	answer, err := (&http.Client{Transport: c}).Do(r)
+	if r.Header.Get("Authorization") != "" {
+		t.Error("the request of the caller has the token")
+	}
+	return answer, err
 }
 
 // A watch is open while the token changes.
@@ -51,6 +49,7 @@ func TestOtherCredentialsInterruptNoRequest(t *testing.T) {
 	a := server(t, func(w http.ResponseWriter, r *http.Request) {
 		seen.Store(r.Header.Get("Authorization"))
 		w.Header().Set("Warning", `299 - "logged"`)
+		w.Header().Set("Location", "https://other.example") // which is no redirect
 		if r.URL.Query().Get("watch") == "" {
 			connections.Store(r.RemoteAddr)
 			return
@@ -93,8 +92,13 @@ func TestOtherCredentialsInterruptNoRequest(t *testing.T) {
 
 func TestRefusedAnswersAndAddresses(t *testing.T) {
 	loopback := access.Policy{Refused: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	failure := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write(bytes.Repeat([]byte("x"), MaxError+1))
+	}
 	for name, tc := range map[string]struct {
 		policy  access.Policy
+		query   string
 		handler http.HandlerFunc
 		want    string
 	}{
@@ -113,13 +117,8 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 			},
 			want: "expected an answer of at most 16777216 bytes",
 		},
-		"large failure": {
-			handler: func(w http.ResponseWriter, _ *http.Request) {
-				w.WriteHeader(http.StatusForbidden)
-				_, _ = w.Write(bytes.Repeat([]byte("x"), MaxError+1))
-			},
-			want: "expected an answer of at most 16384 bytes",
-		},
+		"large failure":            {handler: failure, want: "expected an answer of at most 16384 bytes"},
+		"large failure of a watch": {query: "?watch=1", handler: failure, want: "expected an answer of at most 16384 bytes"},
 		"large header": {
 			handler: func(w http.ResponseWriter, _ *http.Request) {
 				w.Header()["X"] = slices.Repeat([]string{strings.Repeat("x", 1<<10)}, 2*maxHeader>>10)
@@ -135,117 +134,81 @@ func TestRefusedAnswersAndAddresses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			answer, err := get(t, c, a.Server)
+			read := int64(0)
+			answer, err := get(t, c, a.Server+tc.query)
 			if err == nil {
-				_, err = io.Copy(io.Discard, answer.Body)
+				read, err = io.Copy(io.Discard, answer.Body)
 				_ = answer.Body.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want an error with %q", err, tc.want)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || read > 0 {
+				t.Errorf("got %d bytes and %v, want an error with %q", read, err, tc.want)
 			}
 		})
 	}
 }
 
-// The earlier credentials stay.
-func TestCertificatesThatAreRefused(t *testing.T) {
-	a := server(t, func(http.ResponseWriter, *http.Request) {})
-	c, err := New(access.Policy{}, a, clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	large, err := rsa.GenerateMultiPrimeKey(rand.Reader, 20, maxRSA+8) //nolint:staticcheck // one of two primes takes minutes
-	if err != nil {
-		t.Fatal(err)
-	}
-	const largeKey = "expected an RSA key of at most 8192 bits, got one of "
-	public := &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), maxRSA), E: 65537} // a bit too large
-	for _, tc := range []struct {
-		name, ca, cert, key string
-		want                string // part of the error, "" for none
-	}{
-		{"no client certificate", a.CA, "x", "y", "expected a client certificate and its key in PEM"},
-		{"a large key of a client", a.CA, certificateOf(t, large.Public()), keyOf(large), "client certificate: " + largeKey + "8200"},
-		{"no CA", "x", "", "", "expected certificates of the CA in PEM"},
-		{"no certificate of a CA", keyOf(large), "", "", "expected certificates of the CA in PEM"},
-		{"another block next to a certificate", keyOf(large) + a.CA, "", "", ""},
-		{"a large key of a CA", a.CA + certificateOf(t, public), "", "", "CA: certificate 2: " + largeKey + "8193"},
-		{"many certificates", strings.Repeat(a.CA, maxCerts), "", "", ""},
-		{"too many certificates", strings.Repeat(a.CA, maxCerts+1), "", "", "CA: expected at most 64 certificates, got more"},
+// The search list of a Pod makes a Service of another namespace of no name of a server.
+func TestNamesAreThoseOfDNS(t *testing.T) {
+	for host, want := range map[string]string{
+		"api.other": "api.other.", "a.example": "a.example.", "a.example.": "a.example.", "api.mine.svc": "api.mine.svc",
+		"api.svc":   "api.svc.",
+		"localhost": "localhost", "192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::1",
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			changed := a
-			changed.CA, changed.ClientCert, changed.ClientKey = tc.ca, tc.cert, tc.key
-			_, err := New(access.Policy{}, changed, clock.RealClock{})
-			if tc.cert != "" {
-				err = c.Use(changed)
-			}
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
-			answer, err := get(t, c, a.Server)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = answer.Body.Close()
-		})
+		if got := rooted(host); got != want {
+			t.Errorf("%s is looked up as %s, want %s", host, got, want)
+		}
 	}
-}
-
-// certificateOf returns a certificate of a key, which another one has signed, in PEM.
-func certificateOf(t *testing.T, public any) string {
-	t.Helper()
-	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{}, public, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}))
-}
-
-// keyOf returns a key in PEM.
-func keyOf(key *rsa.PrivateKey) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 }
 
 // Each answer is small enough, and they are read at the same time.
 func TestAnswersThatAreTooLargeTogether(t *testing.T) {
-	part := bytes.Repeat([]byte("x"), MaxBody/2)
-	a := server(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(part) })
-	c, err := New(access.Policy{}, a, clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	read := func() (io.Closer, error) {
-		answer, err := get(t, c, a.Server)
-		if err != nil {
-			return nil, err
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		return answer.Body, err
-	}
-	var open []io.Closer
-	for range MaxBodies / len(part) {
-		body, err := read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, body)
-	}
-	body, err := read()
-	if err == nil || !strings.Contains(err.Error(), "together at most 33554432 bytes") {
-		t.Errorf("got %v", err)
-	}
-	for _, body := range append(open, body) {
-		_ = body.Close()
-	}
-	if got := c.read.bytes.Load() + c.read.values.Load(); got != 0 {
-		t.Errorf("%d bytes count as being read after all, want none", got)
+	for _, tc := range []struct {
+		name string
+		part []byte
+		many int // that are not too large
+		want string
+	}{
+		{"bytes", bytes.Repeat([]byte("x"), MaxBody/2), MaxBodies / (MaxBody / 2), "together at most 33554432 bytes"},
+		{"values", bytes.Repeat([]byte(","), maxAllValues/3), 3, errTooManyValues.Error()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := server(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(tc.part) })
+			c, err := New(access.Policy{}, a, clock.RealClock{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			read := func() (io.ReadCloser, error) {
+				answer, err := get(t, c, a.Server)
+				if err != nil {
+					return nil, err
+				}
+				_, err = io.ReadFull(answer.Body, make([]byte, 1))
+				return answer.Body, err
+			}
+			var open []io.ReadCloser
+			for range tc.many {
+				body, err := read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, body)
+			}
+			body, err := read()
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v", err)
+			}
+			for _, body := range append(open, body) {
+				_ = body.Close()
+				_ = body.Close()
+				if n, err := body.Read(make([]byte, 1)); n > 0 || err != io.ErrClosedPipe { //nolint:errorlint // as it is
+					t.Errorf("read %d bytes and %v of a body that is closed", n, err)
+				}
+			}
+			if bytes, values := c.read.bytes.Load(), c.read.values.Load(); bytes != 0 || values != 0 {
+				t.Errorf("%d bytes and %d values count as being read after all, want none", bytes, values)
+			}
+		})
 	}
 }
 
@@ -259,6 +222,7 @@ func TestEventsThatAreTooLarge(t *testing.T) {
 		fails                  bool
 	}{
 		{"many in JSON", "application/json", strings.Repeat(text(MaxEvent/3)+"\n", 9), false},
+		{"many small in JSON", "application/json", strings.Repeat(`{"a":[1,2]}`, maxEventValues), false},
 		{"a large one in JSON", "application/json", text(10) + text(MaxEvent), true},
 		{"no event in JSON", "application/json", strings.Repeat("\n", MaxEvent+1), true},
 		{"many in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", strings.Repeat(framed(MaxEvent/3, MaxEvent/3), 9), false},

@@ -91,3 +91,23 @@ func TestAnswersWithTooManyValues(t *testing.T) {
 		}
 	}
 }
+
+// What is in a text counts for nothing, and a document ends with its last character.
+func TestValuesOfJSON(t *testing.T) {
+	for document, want := range map[string]counter{
+		`{"a":"{[,}]"}`:         {values: 1},
+		`{"a":"\"},","b":"\\"}`: {values: 2},
+		`[[],[1,2]]`:            {values: 5, items: 1},
+		`{"items":[{},{},{}]}`:  {values: 7, items: 2},
+	} {
+		var c counter
+		for i := range len(document) {
+			if ended := c.next(document[i]); ended != (i == len(document)-1) {
+				t.Errorf("%s: ends at character %d: %t", document, i, ended)
+			}
+		}
+		if c != want {
+			t.Errorf("%s: got %+v, want %+v", document, c, want)
+		}
+	}
+}
