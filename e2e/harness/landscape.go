@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Member is a target cluster of a landscape. Its namespace in the control cluster has its name.
@@ -16,6 +17,8 @@ type Member struct {
 	Name string
 	// Kind is "real" for a kube-apiserver, or "light".
 	Kind string
+	// Proxy is the URL by which the fleet reaches the API server.
+	Proxy string
 }
 
 // IsLight reports whether the API server is one in memory.
@@ -44,6 +47,12 @@ type LightFault struct {
 	Throttled bool `json:"throttled,omitempty"`
 	// DelayMillis is how late requests are answered; negative means never.
 	DelayMillis int64 `json:"delayMillis,omitempty"`
+	// Nodes is how many Nodes of 4 kB each list has, AnswerBytes the size of a Node that it has in
+	// their place.
+	Nodes       int   `json:"nodes,omitempty"`
+	AnswerBytes int64 `json:"answerBytes,omitempty"`
+	// Events has watches of Nodes that begin deliver changes without a pause.
+	Events bool `json:"events,omitempty"`
 }
 
 // SetLightFault sets what is wrong with a light cluster.
@@ -60,6 +69,11 @@ func (l *Lab) SetLightFault(ctx context.Context, name string, fault LightFault) 
 type Usage struct {
 	Requests int64 `json:"requests"`
 	Watches  int64 `json:"watches"`
+	// NodeWatches are the latest watches of Nodes that were begun.
+	NodeWatches []struct {
+		Begun     time.Time `json:"begun"`
+		UserAgent string    `json:"userAgent"`
+	} `json:"nodeWatches"`
 }
 
 // LightUsage returns the Usage by cluster and user.

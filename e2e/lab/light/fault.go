@@ -15,6 +15,14 @@ type Fault struct {
 	// DelayMillis is how long the answer of each request is delayed, at most until the fault ends;
 	// negative means without limit.
 	DelayMillis int64 `json:"delayMillis,omitempty"`
+	// Nodes is how many Nodes of 4 kB each list of Nodes has, in pages as the client requests them;
+	// none of them exists.
+	Nodes int `json:"nodes,omitempty"`
+	// AnswerBytes is the size of a Node that each list of Nodes has in the place of the others.
+	AnswerBytes int64 `json:"answerBytes,omitempty"`
+	// Events has each watch of Nodes deliver changes of a Node that does not exist, without a pause,
+	// until the fault ends.
+	Events bool `json:"events,omitempty"`
 }
 
 // SetFault sets what is wrong with the API server for the requests from now on.

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	goruntime "runtime"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -275,5 +277,50 @@ func TestServerThatHangsContinues(t *testing.T) {
 	b.SetFault(Fault{})
 	if err := <-answered; err != nil {
 		t.Errorf("answered when it continues: %v", err)
+	}
+}
+
+func TestServerFloodsItsClients(t *testing.T) {
+	b := newBed(t)
+	apiserver.Add(b.server, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}})
+	nodes := b.admin().CoreV1().Nodes()
+	b.SetFault(Fault{Nodes: 5})
+	var names []string
+	for next, more := (metav1.ListOptions{Limit: 2}), true; more; more = next.Continue != "" {
+		page, err := nodes.List(t.Context(), next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range page.Items {
+			names = append(names, node.Name)
+		}
+		next.Continue = page.Continue
+	}
+	if want := []string{"flood-0", "flood-1", "flood-2", "flood-3", "flood-4"}; !slices.Equal(names, want) {
+		t.Errorf("many Nodes: expected %q, got %q", want, names)
+	}
+	const bytes = 1 << 20
+	b.SetFault(Fault{AnswerBytes: bytes})
+	if list, err := nodes.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items[0].Annotations["filler"]) != bytes {
+		t.Errorf("a large answer: expected a Node of %d bytes, got %d (%v)", bytes, len(list.Items), err)
+	}
+	b.SetFault(Fault{Events: true})
+	watch, err := nodes.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if node, ok := (<-watch.ResultChan()).Object.(*corev1.Node); !ok || node.ResourceVersion != strconv.Itoa(8+i) {
+			t.Fatalf("event %d: expected another version of a Node, got %v", i, node)
+		}
+	}
+	b.SetFault(Fault{})
+	for range watch.ResultChan() { // until it is closed
+	}
+	if list, err := nodes.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "real" {
+		t.Errorf("after the fault: %v (%v)", list.Items, err)
+	}
+	if begun := b.Usage()["admin"].NodeWatches; len(begun) != 1 || begun[0].Begun.IsZero() || begun[0].UserAgent == "" {
+		t.Errorf("watches of Nodes: expected one with its time and client, got %v", begun)
 	}
 }

@@ -37,7 +37,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, err := c.authenticate(r)
 	if err == nil {
 		isWatch := r.URL.Query().Get("watch") != ""
-		c.count(user.Username, isWatch)
+		c.count(user.Username, r)
 		if isWatch {
 			defer c.endWatch(user.Username)
 		}
@@ -56,6 +56,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 	case given != nil:
 		write(w, status, given)
+	case c.flood(w, r):
 	default:
 		c.pass(w, r)
 	}
