@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,90 +21,127 @@ const (
 	workers, class = "workers", "small"
 	// roundLabel of a machine is that of the template that it was created from.
 	roundLabel = "round"
+	// longest is how long a change of all clusters may take.
+	longest = 30 * time.Minute
 )
+
+// pool is the desired state of a MachineDeployment: a number of machines, of a round of its
+// template.
+type pool struct{ size, round int }
+
+func bigger(p pool) pool     { return pool{p.size + 1, p.round} }
+func smaller(p pool) pool    { return pool{p.size - 1, p.round} }
+func rolled(p pool) pool     { return pool{p.size, p.round + 1} }
+func the(p pool) pool        { return p }
+func (p pool) label() string { return strconv.Itoa(p.round) }
 
 // landscape is a lab with many target clusters.
 type landscape struct {
 	o       options
 	lab     *harness.Lab
+	rows    *rows
 	members []harness.Member
-	size    int // machines of each cluster
-	round   int // of the templates
 	from    harness.AuditPosition
+
+	mu    sync.Mutex
+	pools map[string]pool // by namespace
 }
 
-func newLandscape(_ context.Context, lab *harness.Lab, o options) (*landscape, error) {
+func newLandscape(lab *harness.Lab, o options) (*landscape, error) {
 	members, err := lab.Members()
 	if err != nil {
 		return nil, err
 	}
-	return &landscape{o: o, lab: lab, members: members, from: harness.AuditPosition{}}, nil
+	l := &landscape{o: o, lab: lab, members: members, from: harness.AuditPosition{}, pools: map[string]pool{}}
+	if l.rows, err = newRows(lab.Dir); err != nil {
+		return nil, err
+	}
+	for i, m := range members { // sizes are spread evenly, in an order that mixes real and light clusters
+		l.pools[m.Name] = pool{size: o.machines + i*7%max(o.mostMachines-o.machines+1, 1)}
+	}
+	return l, nil
 }
 
-// create creates the machines of all clusters.
+// machines returns how many machines all clusters have.
+func (l *landscape) machines() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.pools {
+		n += p.size
+	}
+	return n
+}
+
+// create creates the machines of all clusters, or finds those of an earlier run.
 func (l *landscape) create(ctx context.Context) error {
-	l.size = l.o.machines
-	took, err := l.change(ctx, l.names(), 0, func(ctx context.Context, namespace string) error {
-		d := harness.Deployment(namespace, workers, int32(l.size))
+	api := l.lab.Machines.MachineV1alpha1()
+	list, err := api.MachineDeployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list MachineDeployments: %w", err)
+	}
+	if len(list.Items) > 0 {
+		for _, d := range list.Items {
+			round, _ := strconv.Atoi(d.Spec.Template.Labels[roundLabel])
+			l.pools[d.Namespace] = pool{int(d.Spec.Replicas), round}
+		}
+		_, err := l.change(ctx, l.names(), 0, the)
+		return err
+	}
+	begun := time.Now()
+	took, err := l.changeBy(ctx, l.names(), 0, the, func(ctx context.Context, namespace string, to pool) error {
+		d := harness.Deployment(namespace, workers, int32(to.size))
 		d.Spec.Template.Spec.Class.Name = class
-		d.Spec.Template.Labels = map[string]string{v1alpha1.LabelName: workers, roundLabel: "0"}
-		_, err := l.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Create(ctx, d, metav1.CreateOptions{})
+		d.Spec.Template.Labels = map[string]string{v1alpha1.LabelName: workers, roundLabel: to.label()}
+		_, err := api.MachineDeployments(namespace).Create(ctx, d, metav1.CreateOptions{})
 		return err
 	})
-	if err == nil {
-		fmt.Printf("\n%d machines of %d target clusters (%s), by cluster, until all run: %s\n",
-			l.size*len(l.members), len(l.members), l.kinds(), took)
+	if err != nil {
+		return err
 	}
+	all := time.Since(begun)
+	fmt.Printf("\n%d machines of %d target clusters (%s) run after %.1f s; by cluster: %s\n",
+		l.machines(), len(l.members), l.kinds(), all.Seconds(), took)
+	l.rows.add("create_all_seconds", all.Seconds(), "s")
+	l.rows.addDurations("create_cluster", took)
+	return nil
+}
+
+// write writes the desired state of a MachineDeployment.
+func (l *landscape) write(ctx context.Context, namespace string, to pool) error {
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d,"template":{"metadata":{"labels":{%q:%q}}}}}`, to.size, roundLabel, to.label())
+	_, err := l.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(ctx, workers, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	return err
 }
 
-// grow adds a machine to the clusters, one cluster after the other with a pause.
-func (l *landscape) grow(ctx context.Context, namespaces []string, pause time.Duration, size int) (durations, error) {
-	return l.changeTo(ctx, namespaces, pause, size, func(ctx context.Context, namespace string) error {
-		return l.patch(ctx, namespace, fmt.Sprintf(`{"spec":{"replicas":%d}}`, size))
-	})
+// change changes the MachineDeployments of namespaces, one after the other with a pause, and
+// returns how long each took until it had its machines, all of them running, and no others.
+func (l *landscape) change(ctx context.Context, namespaces []string, pause time.Duration, next func(pool) pool) (durations, error) {
+	return l.changeBy(ctx, namespaces, pause, next, l.write)
 }
 
-// roll replaces all machines of all clusters.
-func (l *landscape) roll(ctx context.Context) (durations, error) {
-	l.round++
-	return l.change(ctx, l.names(), 0, func(ctx context.Context, namespace string) error {
-		return l.patch(ctx, namespace, fmt.Sprintf(`{"spec":{"template":{"metadata":{"labels":{%q:"%d"}}}}}`, roundLabel, l.round))
-	})
+// seen is a machine as it was last seen.
+type seen struct {
+	round string
+	runs  bool
 }
 
-func (l *landscape) patch(ctx context.Context, namespace, patch string) error {
-	_, err := l.lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(ctx, workers, types.MergePatchType,
-		[]byte(patch), metav1.PatchOptions{})
-	return err
-}
-
-// change is changeTo for the present size.
-func (l *landscape) change(
-	ctx context.Context, namespaces []string, pause time.Duration, do func(context.Context, string) error,
+func (l *landscape) changeBy(
+	ctx context.Context, namespaces []string, pause time.Duration, next func(pool) pool, do func(context.Context, string, pool) error,
 ) (durations, error) {
-	return l.changeTo(ctx, namespaces, pause, l.size, do)
-}
-
-// changeTo changes the MachineDeployments of namespaces, one after the other with a pause, and
-// returns how long each took until it had size machines of the current template, all of them
-// running, and no others.
-func (l *landscape) changeTo(
-	ctx context.Context, namespaces []string, pause time.Duration, size int, do func(context.Context, string) error,
-) (durations, error) {
-	ctx, cancel := context.WithTimeout(ctx, harness.Standstill)
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	api := l.lab.Machines.MachineV1alpha1().Machines(metav1.NamespaceAll)
 	list, err := api.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	now := map[string]map[string]bool{} // by namespace and name: whether the machine is as desired
+	now := map[string]map[string]seen{} // by namespace and name
 	see := func(m *v1alpha1.Machine, gone bool) {
 		if now[m.Namespace] == nil {
-			now[m.Namespace] = map[string]bool{}
+			now[m.Namespace] = map[string]seen{}
 		}
-		now[m.Namespace][m.Name] = m.Labels[roundLabel] == fmt.Sprint(l.round) && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning
+		now[m.Namespace][m.Name] = seen{m.Labels[roundLabel], m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning}
 		if gone {
 			delete(now[m.Namespace], m.Name)
 		}
@@ -116,47 +154,70 @@ func (l *landscape) changeTo(
 		return nil, err
 	}
 	defer watcher.Stop()
-	begun, failed := l.begin(ctx, namespaces, pause, do)
+	begun, failed := l.begin(ctx, namespaces, pause, next, do)
+	open := map[string]time.Time{}
 	var took durations
-	open := map[string]bool{}
-	for _, namespace := range namespaces {
-		open[namespace] = true
+	check := func(namespace string) {
+		if at, has := open[namespace]; has && l.pool(namespace).is(now[namespace]) {
+			took = append(took, time.Since(at))
+			delete(open, namespace)
+		}
 	}
-	for len(open) > 0 {
+	for left := len(namespaces); left > 0 || len(open) > 0; {
 		select {
 		case <-ctx.Done():
 			return took, fmt.Errorf("%w: %d of %d clusters are as desired", ctx.Err(), len(took), len(namespaces))
 		case err := <-failed:
 			return took, err
+		case one := <-begun:
+			left--
+			open[one.namespace] = one.at
+			check(one.namespace)
 		case event, ok := <-watcher.ResultChan():
 			m, isMachine := event.Object.(*v1alpha1.Machine)
 			if !ok || !isMachine {
 				return took, fmt.Errorf("the watch of machines has ended: %v", event.Object)
 			}
 			see(m, event.Type == watch.Deleted)
-			since, has := begun.Load(m.Namespace)
-			if at, _ := since.(time.Time); has && open[m.Namespace] && complete(now[m.Namespace], size) {
-				took = append(took, time.Since(at))
-				delete(open, m.Namespace)
-			}
+			check(m.Namespace)
 		}
 	}
 	return took, nil
 }
 
-// begin changes namespaces while the effect is watched, and returns when each was changed.
+func (l *landscape) pool(namespace string) pool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pools[namespace]
+}
+
+// next changes the desired state of a namespace, and returns it.
+func (l *landscape) next(namespace string, next func(pool) pool) pool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pools[namespace] = next(l.pools[namespace])
+	return l.pools[namespace]
+}
+
+// begun is a change.
+type begun struct {
+	namespace string
+	at        time.Time
+}
+
+// begin changes namespaces while the effect is watched.
 func (l *landscape) begin(
-	ctx context.Context, namespaces []string, pause time.Duration, do func(context.Context, string) error,
-) (begun *sync.Map, failed <-chan error) {
-	begun = &sync.Map{}
-	errs := make(chan error, 1)
+	ctx context.Context, namespaces []string, pause time.Duration, next func(pool) pool, do func(context.Context, string, pool) error,
+) (changed <-chan begun, failed <-chan error) {
+	all, errs := make(chan begun, len(namespaces)), make(chan error, 1)
 	go func() {
 		for _, namespace := range namespaces {
-			begun.Store(namespace, time.Now())
-			if err := do(ctx, namespace); err != nil {
+			at, to := time.Now(), l.next(namespace, next)
+			if err := do(ctx, namespace, to); err != nil {
 				errs <- fmt.Errorf("change %s: %w", namespace, err)
 				return
 			}
+			all <- begun{namespace, at}
 			select {
 			case <-ctx.Done():
 				return
@@ -164,15 +225,16 @@ func (l *landscape) begin(
 			}
 		}
 	}()
-	return begun, errs
+	return all, errs
 }
 
-func complete(machines map[string]bool, size int) bool {
-	if len(machines) != size {
+// is reports whether the machines of a namespace are as desired, and there are no others.
+func (p pool) is(machines map[string]seen) bool {
+	if len(machines) != p.size {
 		return false
 	}
-	for _, is := range machines {
-		if !is {
+	for _, one := range machines {
+		if one != (seen{p.label(), true}) {
 			return false
 		}
 	}

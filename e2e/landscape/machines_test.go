@@ -24,13 +24,19 @@ func TestPercentiles(t *testing.T) {
 }
 
 func TestClusterIsCompleteWithTheDesiredMachinesOnly(t *testing.T) {
+	is, old, pending := seen{"1", true}, seen{"0", true}, seen{"1", false}
 	for _, c := range []struct {
-		machines map[string]bool
+		machines map[string]seen
 		want     bool
-	}{{nil, false}, {map[string]bool{"a": true}, false}, {
-		map[string]bool{"a": true, "b": false}, false,
-	}, {map[string]bool{"a": true, "b": true}, true}, {map[string]bool{"a": true, "b": true, "c": true}, false}} {
-		if got := complete(c.machines, 2); got != c.want {
+	}{
+		{nil, false},
+		{map[string]seen{"a": is}, false},
+		{map[string]seen{"a": is, "b": pending}, false},
+		{map[string]seen{"a": is, "b": old}, false},
+		{map[string]seen{"a": is, "b": is}, true},
+		{map[string]seen{"a": is, "b": is, "c": is}, false},
+	} {
+		if got := (pool{2, 1}).is(c.machines); got != c.want {
 			t.Errorf("%v: expected %t, got %t", c.machines, c.want, got)
 		}
 	}

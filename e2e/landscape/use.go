@@ -74,14 +74,23 @@ func (l *landscape) count(ctx context.Context, position harness.AuditPosition, l
 			control++
 		}
 	}
-	lightAfter, lightWatches, err := l.lightUsage(ctx)
+	lightAfter, _, err := l.lightUsage(ctx)
 	if err != nil {
 		return err
 	}
 	seconds := u.took.Seconds()
 	u.leases, u.control, u.targets = float64(leases)/seconds, float64(control)/seconds, (float64(targets)+float64(lightAfter-light))/seconds
+	return l.countWatches(ctx, u)
+}
+
+// countWatches sets the watches that are open.
+func (l *landscape) countWatches(ctx context.Context, u *use) error {
+	_, light, err := l.lightUsage(ctx)
+	if err != nil {
+		return err
+	}
 	watches, err := l.lab.OpenWatches(l.from)
-	u.targetWatches = lightWatches
+	u.targetWatches = light
 	for _, r := range watches {
 		switch {
 		case !strings.HasPrefix(r.User, "fleet-"):
@@ -161,27 +170,28 @@ func residentBytes(pid int) float64 {
 	return pages * float64(os.Getpagesize())
 }
 
-// printUse prints a table.
-func (l *landscape) printUse(title string, u use) {
+// printUse prints a table, and records it under a name.
+func (l *landscape) printUse(name, title string, u use) {
 	n := float64(len(l.members))
-	fmt.Printf("\n%s, in %.0f s, %d target clusters (%s) with %d machines each:\n\n",
-		title, u.took.Seconds(), len(l.members), l.kinds(), l.size)
+	fmt.Printf("\n%s, in %.0f s, %d target clusters (%s) with %d machines together:\n\n",
+		title, u.took.Seconds(), len(l.members), l.kinds(), l.machines())
 	fmt.Print("| the fleet | all | for each target cluster |\n|---|---|---|\n")
 	for _, row := range []struct {
-		what, format string
-		value        float64
+		what, name, unit string
+		value            float64
 	}{
-		{"RSS, MB", "%.2f", u.memory / 1e6},
-		{"RSS of the largest replica, MB", "%.2f", u.most / 1e6},
-		{"CPU, millicores", "%.2f", u.cores * 1e3},
-		{"goroutines", "%.2f", u.goroutines},
-		{"watches at the control cluster", "%.2f", float64(u.controlWatches)},
-		{"watches at target clusters", "%.2f", float64(u.targetWatches)},
-		{"Lease writes a second", "%.3f", u.leases},
-		{"other requests to the control cluster a second", "%.3f", u.control},
-		{"requests to target clusters a second", "%.3f", u.targets},
+		{"RSS, MB", "rss_mb", "MB", u.memory / 1e6},
+		{"RSS of the largest replica, MB", "rss_largest_mb", "MB", u.most / 1e6},
+		{"CPU, millicores", "cpu_millicores", "mcores", u.cores * 1e3},
+		{"goroutines", "goroutines", "goroutines", u.goroutines},
+		{"watches at the control cluster", "control_watches", "watches", float64(u.controlWatches)},
+		{"watches at target clusters", "target_watches", "watches", float64(u.targetWatches)},
+		{"Lease writes a second", "lease_writes_per_second", "1/s", u.leases},
+		{"other requests to the control cluster a second", "control_requests_per_second", "1/s", u.control},
+		{"requests to target clusters a second", "target_requests_per_second", "1/s", u.targets},
 	} {
-		fmt.Printf("| %s | "+row.format+" | "+row.format+" |\n", row.what, row.value, row.value/n)
+		fmt.Printf("| %s | %.2f | %.3f |\n", row.what, row.value, row.value/n)
+		l.rows.add(name+"_"+row.name, row.value, row.unit)
 	}
 	fmt.Println("\naround it:", u.others)
 }
