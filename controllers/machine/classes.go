@@ -35,7 +35,7 @@ type classes struct {
 	clock     clock.PassiveClock
 	limits    lifecycle.Limits
 	wake      func(types.NamespacedName)
-	writing   pacing.Mutex // locked while a class, or its Secrets, are written
+	writing   pacing.Turns[types.NamespacedName] // of a class, while it or its Secrets are written
 }
 
 // observe records the class and its Secrets, as far as the caches show them.

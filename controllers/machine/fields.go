@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
@@ -53,10 +54,11 @@ func (c *classes) reportFields(ctx context.Context, p *pass, fact lifecycle.Fiel
 	if p.world.Class.Class.Annotations[v1alpha1.AnnotationUnknownFields] == note {
 		return nil
 	}
-	if err := c.writing.LockContext(ctx); err != nil {
-		return fmt.Errorf("wait for passes that write classes: %w", err)
+	unlock, err := c.writing.Lock(ctx, objectcache.Key(p.world.Class.Class))
+	if err != nil {
+		return fmt.Errorf("wait for passes that write the class: %w", err)
 	}
-	defer c.writing.Unlock()
+	defer unlock()
 	class := c.latest.Newest(p.world.Class.Class)
 	if class.Annotations[v1alpha1.AnnotationUnknownFields] == note {
 		return nil // another pass has written it while this one waited
@@ -66,7 +68,7 @@ func (c *classes) reportFields(ctx context.Context, p *pass, fact lifecycle.Fiel
 	if note == "" {
 		delete(changed.Annotations, v1alpha1.AnnotationUnknownFields)
 	}
-	_, err := c.latest.Commit(ctx, class, changed)
+	_, err = c.latest.Commit(ctx, class, changed)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("report unknown fields on MachineClass %s: %w", class.Name, err)
 	}

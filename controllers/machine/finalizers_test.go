@@ -132,6 +132,23 @@ func TestFinalizersAreAddedOnce(t *testing.T) {
 	}
 }
 
+// In a landscape each namespace has its own class.
+func TestFinalizersOfAClassDoNotWaitForThoseOfAnother(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.end()
+		p := b.begins(b.create(withoutDeadline))
+		unlock, err := b.process.classes.writing.Lock(b.Context(), types.NamespacedName{Namespace: "other", Name: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+		b.holds(p)
+		if !p.world.Class.HasFinalizers {
+			t.Error("they were not added while another class is written")
+		}
+	})
+}
+
 // A driver gets the data of the one Secret with the credentials, whichever process calls it.
 func TestDriverReceivesCredentials(t *testing.T) {
 	onBench(t, func(b *bench) {

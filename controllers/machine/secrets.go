@@ -54,13 +54,14 @@ func (c *classes) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.D
 	return again
 }
 
-// addFinalizers adds our finalizers to the class and its Secrets. One pass at a time does so: the
-// machines of a new class are created together, and their writes would conflict.
+// addFinalizers adds our finalizers to the class and its Secrets. One pass at a time does so for a
+// class: its machines are created together, and their writes would conflict.
 func (c *classes) addFinalizers(ctx context.Context, p *pass) error {
-	if err := c.writing.LockContext(ctx); err != nil {
-		return fmt.Errorf("wait for passes that add finalizers to classes and Secrets: %w", err)
+	unlock, err := c.writing.Lock(ctx, objectcache.Key(p.world.Class.Class))
+	if err != nil {
+		return fmt.Errorf("wait for passes that add finalizers to the class and its Secrets: %w", err)
 	}
-	defer c.writing.Unlock()
+	defer unlock()
 	class := p.world.Class.Class
 	if cached, known := c.view.Classes.Get(classKey(p.world.Machine)); known {
 		class = cached

@@ -50,3 +50,31 @@ func TestLockContextWhenContextEndsReturnsError(t *testing.T) {
 		}
 	})
 }
+
+func TestTurnsOfOneKeyDoNotWaitForThoseOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns Turns[string]
+		lock := func(ctx context.Context, key string) func() {
+			unlock, err := turns.Lock(ctx, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return unlock
+		}
+		began, first := time.Now(), lock(t.Context(), "a")
+		lock(t.Context(), "b")()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := turns.Lock(short, "a"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("a key that is locked: %v after %s", err, time.Since(began))
+		}
+		go func() {
+			time.Sleep(time.Minute)
+			first()
+		}()
+		lock(t.Context(), "a")()
+		if took := time.Since(began); took != time.Minute+time.Second || len(turns.all) != 0 {
+			t.Errorf("the lock was acquired after %s, and %d remain", took, len(turns.all))
+		}
+	})
+}

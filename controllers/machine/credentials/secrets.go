@@ -31,8 +31,8 @@ import (
 // created in batches, and a change of credentials should be used soon.
 const secretTTL = 10 * time.Second
 
-// askingTime is how long the reads of a class' Secrets may take together, or the write of one. All
-// machines whose class' Secrets have to be read wait in the meantime.
+// askingTime is how long the read or the write of a Secret may take. Machines of the namespace that
+// need it wait in the meantime.
 const askingTime = 10 * time.Second
 
 // mostRemembered is how many bytes of Secrets one replica remembers. A Secret usually has some KiB;
@@ -69,13 +69,16 @@ type Secrets struct {
 	cfg     SecretsConfig
 	watches *secretwatch.Watches
 
-	// asking is held during a request and until its answer is remembered. Machines that are created
-	// together need the same Secret, which is read only once in this way; and an answer from before a
-	// change must not be remembered after it.
-	asking pacing.Mutex
+	// asking has the turn of a Secret during a request and until its answer is remembered. Machines
+	// that are created together need the same Secret, which is read only once in this way. In a
+	// landscape each namespace has its own, and requests for these do not wait for each other.
+	asking pacing.Turns[secretUse]
 
 	mu   sync.Mutex
 	read map[secretUse]secretAt
+	// current are those that are being requested, and were not dropped since. The answer for another
+	// one may be from before a change, and is not remembered.
+	current map[secretUse]bool
 }
 
 // secretUse is a Secret as the classes of one namespace use it. What is remembered for one
@@ -115,7 +118,7 @@ func NewSecrets(cfg SecretsConfig) (*Secrets, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Secrets{cfg: cfg, read: map[secretUse]secretAt{}}
+	s := &Secrets{cfg: cfg, read: map[secretUse]secretAt{}, current: map[secretUse]bool{}}
 	var err error
 	s.watches, err = secretwatch.New(secretwatch.Config{
 		Client: cfg.Client, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { s.Forget(key) },
@@ -149,27 +152,59 @@ func (s *Secrets) Cached(class *v1alpha1.MachineClass) (ClassSecrets, bool) {
 // Read returns the class' Secrets. It reads those that were not read within secretTTL. Errors: the
 // requests, and the end of ctx.
 func (s *Secrets) Read(ctx context.Context, class *v1alpha1.MachineClass) (secrets ClassSecrets, err error) {
-	if err := s.asking.LockContext(ctx); err != nil {
-		return ClassSecrets{}, fmt.Errorf("wait for others who read Secrets: %w", err)
-	}
-	defer s.asking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, askingTime)
-	defer cancel()
 	for _, key := range class.SecretKeys() {
 		use := secretUse{key, class.Namespace}
-		known, fresh := s.known(use)
-		if !fresh {
-			secret, err := s.ask(ctx, use)
-			if err != nil {
-				return ClassSecrets{}, err
-			}
-			known = s.note(use, secret)
+		known, err := s.readOne(ctx, use)
+		if err != nil {
+			return ClassSecrets{}, err
 		}
 		if secrets.add(use, known); secrets.Missing != "" {
 			break
 		}
 	}
 	return secrets, nil
+}
+
+// readOne returns a Secret, which it reads unless that was done within secretTTL.
+func (s *Secrets) readOne(ctx context.Context, use secretUse) (secretAt, error) {
+	end, err := s.turn(ctx, use)
+	if err != nil {
+		return secretAt{}, err
+	}
+	defer end()
+	known, fresh := s.known(use)
+	if fresh {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askingTime)
+	defer cancel()
+	secret, err := s.ask(ctx, use)
+	if err != nil {
+		return secretAt{}, err
+	}
+	return s.note(use, secret), nil
+}
+
+// turn waits until no other request for a Secret is in flight, and keeps others waiting until end
+// is called. Errors: the end of ctx.
+func (s *Secrets) turn(ctx context.Context, use secretUse) (end func(), err error) {
+	unlock, err := s.asking.Lock(ctx, use)
+	if err != nil {
+		return nil, fmt.Errorf("wait for another request for the Secret: %w", err)
+	}
+	s.setCurrent(use, true)
+	return func() {
+		s.setCurrent(use, false)
+		unlock()
+	}, nil
+}
+
+func (s *Secrets) setCurrent(use secretUse, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.current, use); is {
+		s.current[use] = true
+	}
 }
 
 // ask reads a Secret; nil when there is none that may be used. For a Secret of another namespace it
@@ -222,34 +257,31 @@ func hasFinalizer(s *corev1.Secret) bool {
 
 // update writes a Secret that classes of the namespace by use.
 func (s *Secrets) update(ctx context.Context, secret *corev1.Secret, by string) (*corev1.Secret, error) {
-	if err := s.asking.LockContext(ctx); err != nil {
-		return nil, fmt.Errorf("wait for others who read Secrets: %w", err)
+	key := objectcache.Key(secret)
+	end, err := s.turn(ctx, secretUse{key, by})
+	if err != nil {
+		return nil, err
 	}
-	defer s.asking.Unlock()
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, askingTime)
 	defer cancel()
-	key := objectcache.Key(secret)
 	written, err := s.cfg.Client.Secrets(key.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
-	s.drop(key)
+	s.Forget(key)
 	if err != nil {
 		return nil, fmt.Errorf("update Secret %s: %w", key, err)
 	}
+	s.setCurrent(secretUse{key, by}, true) // the answer shows the change
 	s.note(secretUse{key, by}, written)
 	return written, nil
 }
 
-// Forget drops what was read of Secrets, including the answer of a request that is in flight, for
-// which it waits.
+// Forget drops what was read of Secrets. The answers of requests that are in flight are not
+// remembered.
 func (s *Secrets) Forget(keys ...types.NamespacedName) {
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	s.drop(keys...)
-}
-
-func (s *Secrets) drop(keys ...types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.read, func(use secretUse, _ secretAt) bool { return slices.Contains(keys, use.key) })
+	maps.DeleteFunc(s.current, func(use secretUse, _ bool) bool { return slices.Contains(keys, use.key) })
 }
 
 // known returns what was read of a Secret; fresh reports whether that was within secretTTL. For a
@@ -264,19 +296,25 @@ func (s *Secrets) known(use secretUse) (secret secretAt, fresh bool) {
 	return known, s.cfg.Clock.Since(known.at) <= secretTTL
 }
 
-// note remembers a Secret as read now. It drops those that were read before secretTTL, and those
-// that exceed mostRemembered.
+// note remembers a Secret as read now, in a turn that the caller holds, unless it was dropped since.
 func (s *Secrets) note(use secretUse, secret *corev1.Secret) secretAt {
+	noted := secretAt{secret: secret, print: secretwatch.Print(secret), at: s.cfg.Clock.Now(), size: secret.Size()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.cfg.Clock.Now()
-	maps.DeleteFunc(s.read, func(_ secretUse, known secretAt) bool { return now.Sub(known.at) > secretTTL })
-	noted := secretAt{secret: secret, print: secretwatch.Print(secret), at: now, size: secret.Size()}
+	if s.current[use] {
+		s.remember(use, noted)
+	}
+	return noted
+}
+
+// remember remembers what was read now. It drops what was read before secretTTL, and what exceeds
+// mostRemembered. The caller holds the lock.
+func (s *Secrets) remember(use secretUse, noted secretAt) {
+	maps.DeleteFunc(s.read, func(_ secretUse, known secretAt) bool { return noted.at.Sub(known.at) > secretTTL })
 	for _, drop := range tooMany(s.read, mostRemembered-noted.size) {
 		delete(s.read, drop)
 	}
 	s.read[use] = noted
-	return noted
 }
 
 // tooMany returns the Secrets to drop so that the others have at most that many bytes: those of the

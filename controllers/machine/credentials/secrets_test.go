@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,9 +51,11 @@ func TestRememberedSecretsAreBounded(t *testing.T) {
 		secret := &corev1.Secret{Data: map[string][]byte{"x": make([]byte, 1<<20)}}
 		r := newSecrets(t, apiserver.Recording(), silent{})
 		small := secretUse{types.NamespacedName{Namespace: "n", Name: "s"}, "n"}
+		r.setCurrent(small, true)
 		r.note(small, &corev1.Secret{Data: map[string][]byte{"x": []byte("y")}})
 		for i := range 100 {
 			use := secretUse{types.NamespacedName{Namespace: "large", Name: fmt.Sprint(i)}, "large"}
+			r.setCurrent(use, true)
 			r.note(use, secret)
 			if _, fresh := r.known(use); !fresh {
 				t.Fatal("what was just read is forgotten")
@@ -134,6 +137,53 @@ func TestAReadOfASecretEnds(t *testing.T) {
 		<-ended
 		<-ended
 	})
+}
+
+// In a landscape each namespace has its own Secret, and requests for one delay no others.
+func TestSecretsOfNamespacesAreReadSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const namespaces, answer = 50, time.Second
+		cluster := apiserver.Recording()
+		for i := range namespaces {
+			apiserver.Add(cluster, stored(fmt.Sprint("n", i), "s"))
+		}
+		cluster.Fault(func(apiserver.Request) error {
+			time.Sleep(answer)
+			return nil
+		})
+		s, began := newSecrets(t, cluster, cluster.Metadata()), time.Now()
+		var reading sync.WaitGroup
+		for i := range 2 * namespaces { // two machines of each namespace
+			reading.Go(func() {
+				namespace := fmt.Sprint("n", i/2)
+				class := &v1alpha1.MachineClass{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c"}, SecretRef: &corev1.SecretReference{Name: "s"},
+				}
+				if read, err := s.Read(t.Context(), class); err != nil || read.Missing != "" {
+					t.Errorf("%s: missing %q (%v)", namespace, read.Missing, err)
+				}
+			})
+		}
+		reading.Wait()
+		if took := time.Since(began); took != answer || len(cluster.Requests()) != namespaces || len(s.current) != 0 {
+			t.Errorf("%d requests in %s, %d remain, want %d in %s", len(cluster.Requests()), took, len(s.current), namespaces, answer)
+		}
+	})
+}
+
+// The Secret changes while it is read: what was read may be from before, and is read again.
+func TestSecretThatChangesWhileItIsReadIsNotRemembered(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cluster.Fault(func(apiserver.Request) error {
+			b.secrets.Forget(naming("s").SecretKeys()...)
+			return nil
+		})
+		b.read(naming("s"))
+		b.expectCached("after a change", naming("s"), false)
+		b.cluster.Fault(nil)
+		b.read(naming("s"))
+		b.expectCached("without a change", naming("s"), true)
+	}, stored("n", "s"))
 }
 
 // A fleet that serves one namespace may not read the Secrets of others. That is no fault of its
