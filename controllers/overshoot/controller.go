@@ -29,15 +29,19 @@ import (
 )
 
 const (
-	// countWorkers is how many namespaces are counted at a time, so that a slow one does not delay
-	// others for long.
+	// countWorkers are for the count of all namespaces, and for those that are counted again.
 	countWorkers = 4
+	// all is the key of the count of all namespaces.
+	all = metav1.NamespaceAll
 	// freezeAttempts is how often a freeze is written anew when the set has changed, but not its size.
 	freezeAttempts = 3
 )
 
-// Config is the configuration of Controller. All fields but Metrics and Tracer are required.
+// Config is the configuration of Controller. All fields but Namespace, Metrics and Tracer are
+// required.
 type Config struct {
+	// Namespace is the only namespace that is served; "" means all.
+	Namespace string
 	// Machines reads and writes the control cluster, and Metadata lists there.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
@@ -49,7 +53,7 @@ type Config struct {
 	// Most returns how many machines the MachineSets of a MachineDeployment may have together.
 	Most   func(d *v1alpha1.MachineDeployment) int
 	Limits decide.Limits
-	// Period is the time between two counts of a namespace; not 0. The namespaces are spread over it.
+	// Period is the time between two counts; not 0.
 	Period time.Duration
 	// Gate admits the leader.
 	Gate    runner.Gate[string]
@@ -59,9 +63,11 @@ type Config struct {
 }
 
 // Validate returns an error that names the required fields that are not set.
-func (c Config) Validate() error { return required.Fields(c, "Limits", "Metrics", "Tracer") }
+func (c Config) Validate() error {
+	return required.Fields(c, "Namespace", "Limits", "Metrics", "Tracer")
+}
 
-// Controller counts the machines of each namespace periodically, and freezes MachineSets that
+// Controller counts the machines of all namespaces periodically, and freezes MachineSets that
 // create beyond what was ordered. A new leader has no earlier count to compare with, so that it
 // freezes nothing before its second count. New returns one.
 type Controller struct {
@@ -101,8 +107,7 @@ func (c *Controller) Run(ctx context.Context) {
 	c.rounds.Run(ctx, c.runner, c.round)
 }
 
-// round enqueues the namespaces, spread over the period. What an earlier leadership has counted is
-// forgotten.
+// round begins a count of all namespaces. What an earlier leadership has counted is forgotten.
 func (c *Controller) round(first bool) {
 	namespaces := c.cfg.Namespaces()
 	c.mu.Lock()
@@ -110,67 +115,102 @@ func (c *Controller) round(first bool) {
 		return first || !slices.Contains(namespaces, namespace)
 	})
 	c.mu.Unlock()
-	for i, namespace := range namespaces {
-		c.runner.EnqueueAfter(namespace, c.cfg.Period/time.Duration(len(namespaces))*time.Duration(i))
+	if len(namespaces) > 0 {
+		c.runner.Enqueue(all)
 	}
 }
 
-// count counts the machines of a namespace, and freezes its MachineSets or ends their freezes.
-// After an error the count before stays, and the next attempt is compared with it.
+// count counts the machines of a namespace, or of all, and freezes MachineSets or ends their
+// freezes. After an error the count before stays, and the next attempt is compared with it. A
+// namespace in which a set could not be written is counted again alone.
 func (c *Controller) count(ctx context.Context, namespace string) (runner.Result, error) {
-	if !c.cfg.Serves(namespace) {
-		return runner.Result{}, nil
-	}
-	c.mu.Lock()
-	before := c.counts[namespace]
-	c.mu.Unlock()
-	counter, err := c.observe(ctx, namespace, before)
+	counters, err := c.observe(ctx, namespace)
 	if err != nil {
 		return runner.Result{}, err
 	}
-	var errs []error
-	for _, v := range counter.Decide(c.cfg.Limits) {
-		errs = append(errs, c.act(ctx, v))
+	for _, of := range slices.Sorted(maps.Keys(counters)) {
+		var errs []error
+		for _, v := range counters[of].Decide(c.cfg.Limits) {
+			errs = append(errs, c.act(ctx, v))
+		}
+		switch err := errors.Join(errs...); {
+		case err == nil:
+			c.mu.Lock()
+			c.counts[of] = counters[of].Count()
+			c.mu.Unlock()
+		case namespace == all:
+			c.runner.Enqueue(of) // if it fails again, that is logged
+		default:
+			return runner.Result{}, err
+		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return runner.Result{}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts[namespace] = counter.Count()
 	return runner.Result{}, nil
 }
 
-// observe reads a namespace: sizes before machines, so that a machine of a new size is not compared
-// with an old one.
-func (c *Controller) observe(ctx context.Context, namespace string, before decide.Count) (*decide.Counter, error) {
-	var deployments []decide.Deployment
+// counted returns the last counts of the namespaces to count now, zero for those without.
+func (c *Controller) counted(namespace string) map[string]decide.Count {
+	namespaces := []string{namespace}
+	if namespace == all {
+		namespaces = c.cfg.Namespaces()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := map[string]decide.Count{}
+	for _, of := range namespaces {
+		if c.cfg.Serves(of) {
+			before[of] = c.counts[of]
+		}
+	}
+	return before
+}
+
+// observe reads a namespace, or all by the same requests, since each may have few objects: sizes
+// before machines, so that a machine of a new size is not compared with an old one.
+func (c *Controller) observe(ctx context.Context, namespace string) (map[string]*decide.Counter, error) {
+	before, counters := c.counted(namespace), map[string]*decide.Counter{}
+	if len(before) == 0 {
+		return counters, nil
+	}
+	if namespace == all {
+		namespace = c.cfg.Namespace
+	}
+	deployments := map[string][]decide.Deployment{}
 	err := decode.EachPage(ctx, "MachineDeployments", c.cfg.Machines.MachineDeployments(namespace).List,
 		func(page *v1alpha1.MachineDeploymentList) {
 			for i := range page.Items {
 				d := &page.Items[i]
-				deployments = append(deployments, decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: c.cfg.Most(d)})
+				if _, counted := before[d.Namespace]; counted {
+					one := decide.Deployment{UID: d.UID, Name: d.Name, Generation: d.Generation, Most: c.cfg.Most(d)}
+					deployments[d.Namespace] = append(deployments[d.Namespace], one)
+				}
 			}
 		})
 	if err != nil {
 		return nil, err
 	}
-	var sets []*v1alpha1.MachineSet
+	sets := map[string][]*v1alpha1.MachineSet{}
 	err = decode.EachPage(ctx, "MachineSets", c.cfg.Machines.MachineSets(namespace).List, func(page *v1alpha1.MachineSetList) {
 		for i := range page.Items {
 			set := &page.Items[i]
 			// All sets are kept until they are counted.
 			set.Spec.Template, set.Spec.Selector, set.ManagedFields = v1alpha1.MachineTemplateSpec{}, nil, nil
-			sets = append(sets, set)
+			if _, counted := before[set.Namespace]; counted {
+				sets[set.Namespace] = append(sets[set.Namespace], set)
+			}
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	counter := decide.NewCounter(before, sets, deployments)
+	for of := range before {
+		counters[of] = decide.NewCounter(before[of], sets[of], deployments[of])
+	}
 	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace)
-	return counter,
-		decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) { counter.Add(m) })
+	return counters, decode.EachObject(ctx, "Machines", metav1.ListOptions{}, machines.List, func(m *metav1.PartialObjectMetadata) {
+		if counter := counters[m.Namespace]; counter != nil {
+			counter.Add(m)
+		}
+	})
 }
 
 // act freezes a MachineSet, or ends its freeze. A set that has changed meanwhile is read again: its

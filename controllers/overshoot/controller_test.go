@@ -181,6 +181,26 @@ func TestMachinesAreCountedInPages(t *testing.T) {
 	})
 }
 
+// TestNamespacesAreCountedTogether: each may have few machines, and there may be thousands. Those
+// that are not served are not counted.
+func TestNamespacesAreCountedTogether(t *testing.T) {
+	onCounting(t, 2, func(c *counting) {
+		apiserver.Add(c.Server, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "other"}})
+		c.lead()
+		c.Forget()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got, want := c.Log(), []string{"list machinedeployments", "list machinesets", "list machines"}; !slices.Equal(got, want) {
+			c.Errorf("a count sends %q, want %q", got, want)
+		}
+		c.counts.mu.Lock()
+		defer c.counts.mu.Unlock()
+		if _, counted := c.counts.counts["other"]; counted || len(c.counts.counts) != 1 {
+			c.Errorf("%d namespaces were counted, that which is not served: %t", len(c.counts.counts), counted)
+		}
+	})
+}
+
 // TestPartialListDecidesNothing: the second page of the machines fails once. The next attempt is
 // compared with the last complete count.
 func TestPartialListDecidesNothing(t *testing.T) {

@@ -56,7 +56,7 @@ func (c *controllers) addOvershoot(d *deps) (err error) {
 		return nil
 	}
 	c.overshoot, err = overshoot.New(overshoot.Config{
-		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, Events: d.recorder(v1alpha1.EventSourceSafety),
+		Namespace: d.o.Namespace, Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, Events: d.recorder(v1alpha1.EventSourceSafety),
 		Namespaces: d.slots.namespaces.Held, Serves: d.serves, Most: rollout.Most,
 		Limits: decide.Limits{Up: d.o.Safety.OvershootUp, Down: d.o.Safety.OvershootDown}, Period: d.o.Safety.OvershootPeriod,
 		Gate: d.leaderGate(), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
