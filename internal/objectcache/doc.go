@@ -26,6 +26,9 @@
 //   - Every list is a consistent read that begins after its request. Lists are never streamed,
 //     which not all API servers support; no feature gate is relied on.
 //
+// View.Of shows the objects of one namespace, to what has to act for that namespace only and does
+// not exist for as long as the process.
+//
 // Handler makes the same of the events of client-go's informers, which report an object in the
 // place of another as an update.
 //

@@ -2,6 +2,7 @@ package objectcache
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -26,9 +27,11 @@ const (
 type Objects[T metav1.Object] struct {
 	indexer  cache.Indexer
 	handlers []func(before, after T)
+	within   string // the only namespace; "" means all
 
 	feeding sync.Mutex // one change at a time, until all handlers were called
 	silent  map[types.NamespacedName]bool
+	parts   []*Objects[T] // that are called, too
 }
 
 // New creates an empty one.
@@ -90,8 +93,28 @@ func (o *Objects[T]) AddIndex(name string, values func(obj T) []string) error {
 // soon, and must not apply or remove anything.
 func (o *Objects[T]) OnChange(f func(before, after T)) { o.handlers = append(o.handlers, f) }
 
+// part returns those of a namespace, which it shares with o: it must not be written. Its handlers
+// are called from begin until end.
+func (o *Objects[T]) part(namespace string) (part *Objects[T], begin, end func()) {
+	part = &Objects[T]{indexer: o.indexer, within: namespace}
+	begin = func() {
+		o.feeding.Lock()
+		defer o.feeding.Unlock()
+		o.parts = append(o.parts, part)
+	}
+	end = func() {
+		o.feeding.Lock()
+		defer o.feeding.Unlock()
+		o.parts = slices.DeleteFunc(o.parts, func(other *Objects[T]) bool { return other == part })
+	}
+	return part, begin, end
+}
+
 // Get returns an object.
 func (o *Objects[T]) Get(key types.NamespacedName) (obj T, ok bool) {
+	if o.within != "" && key.Namespace != o.within {
+		return obj, false
+	}
 	found, exists, err := o.indexer.GetByKey(text(key))
 	if err != nil || !exists {
 		return obj, false
@@ -121,7 +144,12 @@ func Key(obj metav1.Object) types.NamespacedName {
 }
 
 // All returns all objects, in no order.
-func (o *Objects[T]) All() []T { return typed[T](o.indexer.List()) }
+func (o *Objects[T]) All() []T {
+	if o.within != "" {
+		return o.In(o.within)
+	}
+	return typed[T](o.indexer.List())
+}
 
 // In returns the objects of a namespace.
 func (o *Objects[T]) In(namespace string) []T { return o.By(cache.NamespaceIndex, namespace) }
@@ -144,7 +172,11 @@ func (o *Objects[T]) By(index, value string) []T {
 	if err != nil {
 		return nil
 	}
-	return typed[T](found)
+	objs := typed[T](found)
+	if o.within != "" {
+		objs = slices.DeleteFunc(objs, func(obj T) bool { return obj.GetNamespace() != o.within })
+	}
+	return objs
 }
 
 func typed[T any](found []any) []T {
@@ -158,7 +190,12 @@ func typed[T any](found []any) []T {
 }
 
 // Len returns the number of objects.
-func (o *Objects[T]) Len() int { return len(o.indexer.ListKeys()) }
+func (o *Objects[T]) Len() int {
+	if o.within != "" {
+		return len(o.In(o.within))
+	}
+	return len(o.indexer.ListKeys())
+}
 
 // Apply stores a version of an object, unless there is a newer one already, or this one. Handlers
 // are not called for a silent object before it is announced, or no longer silent; if they know it,
@@ -247,5 +284,18 @@ func (o *Objects[T]) Announce(slot int) {
 func (o *Objects[T]) report(before, after T) {
 	for _, handle := range o.handlers {
 		handle(before, after)
+	}
+	if len(o.parts) == 0 {
+		return
+	}
+	var none T
+	about := after
+	if any(after) == any(none) {
+		about = before
+	}
+	for _, part := range o.parts {
+		if part.within == about.GetNamespace() {
+			part.report(before, after)
+		}
 	}
 }

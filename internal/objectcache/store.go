@@ -20,7 +20,7 @@ type Store[T metav1.Object] struct {
 	// Undecodable are those that exist and cannot be decoded.
 	Undecodable *Objects[*decode.Failure]
 
-	moving sync.RWMutex // held while an object moves from one of the two to the other
+	moving *sync.RWMutex // held while an object moves from one of the two to the other
 }
 
 // NewStore creates an empty one.
@@ -28,7 +28,17 @@ func NewStore[T metav1.Object]() *Store[T] { return StoreOf(New[T]()) }
 
 // StoreOf makes one that stores in decoded what can be decoded. Decoded must have no other writer.
 func StoreOf[T metav1.Object](decoded *Objects[T]) *Store[T] {
-	return &Store[T]{Objects: decoded, Undecodable: New[*decode.Failure]()}
+	return &Store[T]{Objects: decoded, Undecodable: New[*decode.Failure](), moving: &sync.RWMutex{}}
+}
+
+// part returns the objects of a namespace, of both kinds, as View.Of does. It calls note with the
+// begin and the end of each.
+func (s *Store[T]) part(namespace string, note func(begin, end func())) *Store[T] {
+	decoded, begin, end := s.Objects.part(namespace)
+	note(begin, end)
+	undecodable, begin, end := s.Undecodable.part(namespace)
+	note(begin, end)
+	return &Store[T]{Objects: decoded, Undecodable: undecodable, moving: s.moving}
 }
 
 // Put stores a version of an object, which is a T or a *decode.Failure, unless this version or a
@@ -37,9 +47,9 @@ func StoreOf[T metav1.Object](decoded *Objects[T]) *Store[T] {
 func (s *Store[T]) Put(obj metav1.Object, silent bool) {
 	switch seen := obj.(type) {
 	case *decode.Failure:
-		move(&s.moving, s.Objects, s.Undecodable, seen, silent)
+		move(s.moving, s.Objects, s.Undecodable, seen, silent)
 	case T:
-		move(&s.moving, s.Undecodable, s.Objects, seen, silent)
+		move(s.moving, s.Undecodable, s.Objects, seen, silent)
 	}
 }
 

@@ -35,6 +35,26 @@ func NewView() *View {
 	return v
 }
 
+// Of returns a View of the objects of one namespace, which it shares with v: nothing else can be
+// read there, and it must not be written. Its handlers are called from begin until end, which no
+// handler calls: objects that v has at begin are not reported.
+func (v *View) Of(namespace string) (of *View, begin, end func()) {
+	of = &View{}
+	var begins, ends []func()
+	note := func(begin, end func()) { begins, ends = append(begins, begin), append(ends, end) }
+	of.Deployments = v.Deployments.part(namespace, note)
+	of.Sets = v.Sets.part(namespace, note)
+	of.Machines = v.Machines.part(namespace, note)
+	of.Classes = v.Classes.part(namespace, note)
+	return of, func() { call(begins) }, func() { call(ends) }
+}
+
+func call(all []func()) {
+	for _, f := range all {
+		f()
+	}
+}
+
 // MachinesOnNode returns the machines that name a Node, in no order. Anyone who can write Machines
 // can name any.
 func (v *View) MachinesOnNode(node string) []*v1alpha1.Machine { return v.Machines.By(byNode, node) }
