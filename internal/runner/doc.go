@@ -22,5 +22,8 @@
 //   - A worker is a goroutine that runs while there are keys: at rest a Runner has one.
 //   - Run returns when its context has ended and every key in work is finished.
 //
+// Shared has the same for controllers of which there is one for each of many tenants, which come
+// and go: one queue and one set of workers of each kind for all of them.
+//
 // Not guaranteed: any other order among keys.
 package runner
