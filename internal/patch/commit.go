@@ -84,9 +84,9 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 	if next.GetResourceVersion() == on.GetResourceVersion() {
 		c.noteFutile(on.GetUID(), string(content))
 	}
-	c.Wrote(next)
-	if next.GetResourceVersion() != on.GetResourceVersion() {
-		c.versions.Wrote(next)
+	if next.GetUID() == on.GetUID() { // nothing would end what is remembered of another object
+		c.Wrote(next)
+		c.versions.Wrote(on, next)
 	}
 	return next, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -185,6 +186,42 @@ func TestNewSharingWriteOfOneIsKnownToAll(t *testing.T) {
 	}
 	if got := unrelated.Newest(cached); got != cached {
 		t.Errorf("a separate committer knows version %s, want the cached one", got.ResourceVersion)
+	}
+}
+
+// An API server may answer with objects of any size, and with others.
+func TestBoundOfWhatIsRemembered(t *testing.T) {
+	machine := func(uid types.UID, version string, bytes int) *v1alpha1.Machine {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: uid, ResourceVersion: version}}
+		m.Status.LastKnownState = strings.Repeat("x", bytes)
+		return m
+	}
+	l := NewLatest[*v1alpha1.Machine]().AtMost(10000)
+	remembered := func(uid types.UID) bool { return l.Newest(machine(uid, "1", 0)).ResourceVersion != "1" }
+	l.Wrote(machine("a", "2", 4000))
+	l.Wrote(machine("b", "2", 4000))
+	l.Wrote(machine("c", "2", 4000))
+	if !remembered("a") || !remembered("b") || remembered("c") {
+		t.Error("want the first two of three objects of 4 kB to be remembered, of 10 kB together")
+	}
+	l.Wrote(machine("a", "3", 4500))
+	l.Wrote(machine("b", "3", 9000))
+	if !remembered("a") || remembered("b") {
+		t.Error("want the object that has become too large to be forgotten")
+	}
+	l.Newest(machine("a", "4", 0)) // the cache has caught up
+	l.Wrote(machine("c", "3", 8000))
+	if !remembered("c") {
+		t.Error("want the room of an object that is not remembered any more to be used")
+	}
+	s, c := newServer(t)
+	s.machine.UID, s.prune = "other", true
+	observed := machine("u", "7", 0)
+	if _, err := c.Commit(t.Context(), observed, change(observed, func(m *v1alpha1.Machine) { m.Spec.ProviderID = "p" })); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.written) != 0 {
+		t.Error("an answer about another object is remembered")
 	}
 }
 

@@ -10,7 +10,8 @@
 //     decided on an old object is rejected by the API server with a conflict, and never merged.
 //   - Fields that the typed object does not have (of a newer version) are not changed.
 //   - Newest returns this process' own last write of an object until the informer has caught up, so
-//     that a controller never decides on an object older than what it wrote.
+//     that a controller never decides on an object older than what it wrote. What an API server
+//     returns instead of the object is not remembered, nor what is more than AtMost.
 //   - IsOwn reports whether an event is about a version that the Committer wrote itself.
 //
 // Not guaranteed: that both patches take effect. The first may succeed and the second fail; then

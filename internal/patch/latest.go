@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"encoding/json"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,9 @@ type Latest[T metav1.Object] struct {
 	ended   map[types.UID]T      // deleted by a write of this process that removed the last finalizer
 	endings []types.UID          // in the order of their deletion
 	futile  map[types.UID]string // last patch that the API server accepted and that changed nothing
+
+	most, bytes int64 // what is remembered at most, and now; counted with a bound only
+	sizes       map[types.UID]int64
 }
 
 // mostEnded bounds the objects that are remembered as deleted. The informer may show the deletion
@@ -27,6 +31,37 @@ const mostEnded = 4096
 // NewLatest creates a Latest that remembers nothing.
 func NewLatest[T metav1.Object]() *Latest[T] {
 	return &Latest[T]{written: map[types.UID]T{}, ended: map[types.UID]T{}, futile: map[types.UID]string{}}
+}
+
+// AtMost has l remember objects of together so many bytes as JSON, of an API server that may answer
+// with any; 0 is no bound. One that is not remembered costs a conflict. It is called before Wrote.
+func (l *Latest[T]) AtMost(bytes int64) *Latest[T] {
+	l.most, l.sizes = bytes, map[types.UID]int64{}
+	return l
+}
+
+// fits reports whether an object may be remembered, and counts it then.
+func (l *Latest[T]) fits(obj T) bool {
+	if l.most == 0 {
+		return true
+	}
+	document, err := json.Marshal(obj)
+	if err != nil {
+		return false
+	}
+	l.release(obj.GetUID())
+	if l.bytes+int64(len(document)) > l.most {
+		delete(l.written, obj.GetUID())
+		return false
+	}
+	l.bytes, l.sizes[obj.GetUID()] = l.bytes+int64(len(document)), int64(len(document))
+	return true
+}
+
+// release counts an object no more.
+func (l *Latest[T]) release(uid types.UID) {
+	l.bytes -= l.sizes[uid]
+	delete(l.sizes, uid)
 }
 
 // Newest returns the newer one of cached and what this process last wrote of the same object.
@@ -46,6 +81,7 @@ func (l *Latest[T]) Newest(cached T) T {
 		return own
 	}
 	delete(l.written, cached.GetUID())
+	l.release(cached.GetUID())
 	return cached
 }
 
@@ -60,14 +96,20 @@ func (l *Latest[T]) Wrote(obj T) {
 	if own, known := l.written[obj.GetUID()]; known && objectversion.Compare(obj.GetResourceVersion(), own.GetResourceVersion()) < 0 {
 		return
 	}
-	l.written[obj.GetUID()] = obj
+	if l.fits(obj) {
+		l.written[obj.GetUID()] = obj
+	}
 }
 
 // noteEnded remembers an object as deleted; its resourceVersion need not be newer than what the
 // informer shows.
 func (l *Latest[T]) noteEnded(obj T) {
+	if !l.fits(obj) {
+		return
+	}
 	if len(l.endings) >= mostEnded {
 		delete(l.ended, l.endings[0])
+		l.release(l.endings[0])
 		l.endings = l.endings[1:]
 	}
 	l.ended[obj.GetUID()] = obj
@@ -81,6 +123,7 @@ func (l *Latest[T]) Forget(uid types.UID) {
 	delete(l.written, uid)
 	delete(l.ended, uid)
 	delete(l.futile, uid)
+	l.release(uid)
 }
 
 // isFutile reports whether the same patch has changed nothing before: the CRD in this cluster does
