@@ -2,6 +2,7 @@ package objectcache
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,12 +21,39 @@ const bytesOfObject = 1 << 10
 const boundedPage = 100
 
 // SizeOf returns about how many bytes an object takes, of which only generated types know their
-// content.
+// content: that of others is as large as their JSON.
 func SizeOf(obj any) int64 {
 	if sized, is := obj.(interface{ Size() int }); is {
 		return int64(sized.Size()) + bytesOfObject
 	}
-	return bytesOfObject
+	document, err := json.Marshal(obj)
+	if err != nil {
+		return bytesOfObject
+	}
+	return int64(len(document)) + bytesOfObject
+}
+
+// PagesAtMost returns a function that lists as the given one does, for one list in pages: it fails
+// when the objects have more bytes together. 0 is no bound.
+func PagesAtMost[L runtime.Object](
+	most int64, list func(ctx context.Context, options metav1.ListOptions) (L, error),
+) func(ctx context.Context, options metav1.ListOptions) (L, error) {
+	if most == 0 {
+		return list
+	}
+	taken := int64(0)
+	return func(ctx context.Context, options metav1.ListOptions) (L, error) {
+		page, err := list(ctx, options)
+		if err != nil {
+			return page, err
+		}
+		return page, meta.EachListItem(page, func(obj runtime.Object) error {
+			if taken += SizeOf(obj); taken > most {
+				return fmt.Errorf("expected objects of together at most %d MiB, got more", most>>20)
+			}
+			return nil
+		})
+	}
 }
 
 // AtMost returns the source whose objects take at most that many bytes together, for one Watch of
