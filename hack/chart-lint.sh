@@ -95,7 +95,7 @@ target={"mode":"control","kubeconfigSecret":{"name":"x"}} target.kubeconfigSecre
 namespaceSelector="a=b",namespace="c"                namespaceSelector: expected none
 namespaceSelector="a=b",shardBy="deployment"         shardBy: expected namespace
 target.mode="namespace",shardBy="deployment"         shardBy: expected namespace
-target.mode="namespace",machineConfiguration.enabled=true machineConfiguration.enabled
+target.mode="none",machineConfiguration.enabled=true machineConfiguration.enabled: expected a target
 target.byNamespace.secretName=""                     /target/byNamespace/secretName
 target.byNamespace.refusedNetworks=["metadata"]      /target/byNamespace/refusedNetworks/0
 target.kubeconfigSecret.key=""                       /target/kubeconfigSecret/key

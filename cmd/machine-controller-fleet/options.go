@@ -165,8 +165,9 @@ func (o *options) validate() error {
 	o.DeploymentSwitch = o.namespaceSwitch == switchDeployment
 	check(o.DeploymentSwitch || o.namespaceSwitch == switchNone,
 		"--namespace-switch: expected none or deployment, got %q; correct it", o.namespaceSwitch)
-	check(!o.DeploymentSwitch || !o.Configs.Enabled,
-		"--machine-configuration: expected none with --namespace-switch=%s: the Nodes of pools are in no namespace", switchDeployment)
+	check(!o.DeploymentSwitch || !o.Configs.Enabled || o.Targets.ByNamespace,
+		"--machine-configuration: expected none with --namespace-switch=%s: the Nodes of pools are in no namespace, except with --target=%s",
+		switchDeployment, targetByNamespace)
 	_, err := o.sockets()
 	check(err == nil, "--driver-socket: %w", err)
 	check(o.server.Profiling || !o.server.ContentionProfiling,

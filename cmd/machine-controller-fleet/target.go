@@ -40,8 +40,6 @@ func (o *options) resolveTarget(check func(ok bool, format string, args ...any))
 		if o.Targets.Select.Labels != "" {
 			o.Targets.Select.Secret = ""
 		}
-		check(!o.Configs.Enabled,
-			"--machine-configuration: expected none with --target=%s: pools are in a target cluster for all namespaces", targetByNamespace)
 		check(o.Fleet.ShardBy == "" || o.Fleet.ShardBy == string(assignment.ByNamespace),
 			"--shard-by: expected %s with --target=%s, got %q; a target cluster has one owner",
 			assignment.ByNamespace, targetByNamespace, o.Fleet.ShardBy)

@@ -376,9 +376,9 @@ func (c *Controller) TryAccount(ctx context.Context, key types.NamespacedName) (
 	return c.classes.try(ctx, key)
 }
 
-// FirstConfigChanged enqueues the machines that have no configuration to boot with: a
-// MachineConfigPool has changed.
-func (c *Controller) FirstConfigChanged() { c.configs.changed() }
+// FirstConfigChanged enqueues the machines of a namespace, "" for all, that have no configuration
+// to boot with: a MachineConfigPool has changed.
+func (c *Controller) FirstConfigChanged(namespace string) { c.configs.changed(namespace) }
 
 // Collectors return the metrics of Machines. Those of the machines that exist are calculated at
 // each scrape from the machines in this replica's slots, so that one that was deleted, or moved to

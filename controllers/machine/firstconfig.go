@@ -45,10 +45,10 @@ func (f *firstConfigs) read(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// changed enqueues the machines that have no configuration to boot with: a MachineConfigPool has
-// changed.
-func (f *firstConfigs) changed() {
-	for key := range f.take() {
+// changed enqueues the machines of a namespace, "" for all, that have no configuration to boot
+// with: a MachineConfigPool has changed.
+func (f *firstConfigs) changed(namespace string) {
+	for _, key := range f.take(namespace) {
 		f.wake(key)
 	}
 }
@@ -72,11 +72,15 @@ func (f *firstConfigs) stopAwaiting(key types.NamespacedName) {
 	delete(f.awaiting, key)
 }
 
-// take returns the machines without a configuration, and forgets them.
-func (f *firstConfigs) take() map[types.NamespacedName]bool {
+// take returns the machines of a namespace without a configuration, and forgets them.
+func (f *firstConfigs) take(namespace string) (taken []types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	taken := f.awaiting
-	f.awaiting = map[types.NamespacedName]bool{}
+	for key := range f.awaiting {
+		if namespace == "" || key.Namespace == namespace {
+			taken = append(taken, key)
+			delete(f.awaiting, key)
+		}
+	}
 	return taken
 }

@@ -53,15 +53,20 @@ func TestFirstConfigIsAwaited(t *testing.T) {
 			len(b.cloud.Calls(driver.OpCreate)) > 0 || looks != looked {
 			t.Errorf("%+v, %d requests, %d more looks", last, len(b.cloud.Calls(driver.OpCreate)), looks-looked)
 		}
-		b.process.FirstConfigChanged() // and it is not better
+		b.process.FirstConfigChanged("other")
+		b.pass(time.Second)
+		if looks != looked {
+			t.Error("a change in another namespace wakes the machine")
+		}
+		b.process.FirstConfigChanged("") // and it is not better
 		b.pass(time.Second)
 		problem = ""
-		b.process.FirstConfigChanged()
+		b.process.FirstConfigChanged("")
 		b.becomes(v1alpha1.MachineRunning, bootTime+time.Second)
 		if got := b.cloud.Calls(driver.OpCreate)[0].UserData; got != "rendered-p-1" {
 			t.Errorf("it boots with %q", got)
 		}
-		if got := len(b.process.configs.take()); got > 0 {
+		if got := len(b.process.configs.take("")); got > 0 {
 			t.Errorf("%d machines still wait", got)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
 
@@ -58,22 +59,30 @@ func (t *trial) boot() {
 		for _, v := range all {
 			if !v.Joined && v.Live() && !time.Now().Before(v.Boots) {
 				v.Joined = true
-				t.join(v.ID, v.NodeName)
+				t.join(t.targetOf(v.Namespace), v.ID, v.NodeName)
 			}
 		}
 	})
 }
 
+// targetOf returns the target cluster of a namespace.
+func (t *trial) targetOf(namespace string) *apiserver.Server {
+	if own := t.ownTargets[namespace]; own != nil {
+		return own
+	}
+	return t.target
+}
+
 // join creates a Node, unless one was restored: the kubelet uses the Node of its name.
-func (t *trial) join(providerID, name string) {
-	if t.target.Get("nodes", "", name) != nil {
+func (t *trial) join(cluster *apiserver.Server, providerID, name string) {
+	if cluster.Get("nodes", "", name) != nil {
 		return
 	}
 	at := time.Now().UTC().Format(time.RFC3339)
 	condition := func(kind, status string) any {
 		return map[string]any{"type": kind, "status": status, "lastHeartbeatTime": at, "lastTransitionTime": at}
 	}
-	t.put(t.target, "nodes", map[string]any{
+	t.put(cluster, "nodes", map[string]any{
 		"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": name}, "spec": map[string]any{"providerID": providerID},
 		"status": map[string]any{"conditions": []any{
 			condition("Ready", "True"), condition("MemoryPressure", "False"), condition("DiskPressure", "False"), condition("PIDPressure", "False"),

@@ -9,8 +9,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/node"
@@ -37,8 +35,6 @@ type controllers struct {
 	orphans     *orphans.Controller
 	overshoot   *overshoot.Controller
 	unmanaged   *unmanaged.Controller
-	renders     *render.Controller
-	updates     *update.Controller
 
 	running    []controller           // all that runs
 	collectors []prometheus.Collector // of the objects in this replica's slots
@@ -54,8 +50,7 @@ func newControllers(d *deps) (*controllers, error) {
 	// A controller comes after those whose functions it calls.
 	for _, add := range []func(d *deps) error{
 		c.addRemediation, c.addMachines, c.addSets, c.addDeployments, c.addClasses, c.addNodes,
-		c.addOrphans, c.addOvershoot, c.addUnmanaged,
-		c.addRenders, c.addUpdates, c.addKubeletConfigs, c.addTemplates, c.addJoins,
+		c.addOrphans, c.addOvershoot, c.addUnmanaged, c.addMachineConfiguration,
 	} {
 		if err := add(d); err != nil {
 			return nil, err

@@ -3,9 +3,6 @@ package replica
 import (
 	"k8s.io/apimachinery/pkg/types"
 
-	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
 
@@ -22,9 +19,13 @@ func linkControllers(d *deps, c *controllers) error {
 		c.classCache.OnSweepRequest(c.orphans.Requested)
 	}
 	// An API server is away, or back.
-	d.controlServer.OnChange(func() { c.serverChanged(nil) })
+	serverChanged := func(of *target.Cluster) {
+		c.serverChanged(of)
+		d.configs.serverChanged(of)
+	}
+	d.controlServer.OnChange(func() { serverChanged(nil) })
 	if d.targetServer != nil {
-		d.targetServer.OnChange(func() { c.serverChanged(d.cluster) })
+		d.targetServer.OnChange(func() { serverChanged(d.cluster) })
 	}
 	// The target cluster of a namespace is available, or not any more.
 	if d.byNamespace != nil {
@@ -36,7 +37,7 @@ func linkControllers(d *deps, c *controllers) error {
 		if c.unmanaged != nil {
 			d.byNamespace.OnChange(c.unmanaged.TargetChanged)
 		}
-		d.byNamespace.OnServerChange(c.serverChanged)
+		d.byNamespace.OnServerChange(serverChanged)
 	}
 	// A namespace is switched on, or off.
 	d.slots.switches.OnChange(c.classCache.NamespaceChanged)
@@ -46,7 +47,7 @@ func linkControllers(d *deps, c *controllers) error {
 	d.holds.OnChange(c.sets.HoldChanged)
 	d.holds.OnChange(c.remediation.HoldChanged)
 	if d.configs != nil {
-		linkConfigs(d, c)
+		linkMachineConfiguration(d)
 	}
 	// A Node appears that may be a machine's.
 	if d.cluster != nil {
@@ -60,36 +61,4 @@ func linkControllers(d *deps, c *controllers) error {
 func (c *controllers) serverChanged(of *target.Cluster) {
 	c.machines.ServerChanged(of)
 	c.remediation.ServerChanged(of)
-	if c.updates != nil {
-		c.updates.ServerChanged()
-	}
-}
-
-// linkConfigs connects the controllers of machine configuration.
-func linkConfigs(d *deps, c *controllers) {
-	m := d.configs
-	d.slots.opened = append(d.slots.opened, m.cache.Look)
-	d.slots.dropped = append(d.slots.dropped, m.cache.Look)
-	d.slots.namespaces.OnChange(func(string) { m.cache.Look() })
-	d.holds.OnChange(c.updates.HoldChanged)
-	m.cache.OnPool(func(before, after *fleetv1alpha1.MachineConfigPool) {
-		if after == nil {
-			m.pools.Forget(before.UID)
-		}
-		c.machines.FirstConfigChanged()
-	})
-	d.view.Deployments.OnChange(func(before, after *v1alpha1.MachineDeployment) { m.deploymentChanged(c.renders, before, after) })
-}
-
-// deploymentChanged enqueues the pools of a MachineDeployment that appears, or whose strategy
-// changes: what Nodes can get depends on it.
-func (m *machineConfiguration) deploymentChanged(renders *render.Controller, before, after *v1alpha1.MachineDeployment) {
-	if after == nil || before != nil && before.Spec.Strategy.Type == after.Spec.Strategy.Type {
-		return
-	}
-	for _, pool := range m.cache.Pools() {
-		if ref := pool.Spec.MachineRef; ref != nil && ref.Namespace == after.Namespace && ref.Name == after.Name {
-			renders.Enqueue(pool.Name)
-		}
-	}
 }

@@ -2,53 +2,165 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch"
 )
 
-// machineConfiguration is shared by the controllers of machine configuration. All of it exists
-// before the first controller.
+// machineConfiguration is machine configuration in this process: that of the target cluster of all
+// namespaces, or of those of namespaces which are open.
 type machineConfiguration struct {
-	slots *slots
-	cache *configcache.Cache
-	// pools are the MachineConfigPools that this process has written.
-	pools  *patch.Latest[*fleetv1alpha1.MachineConfigPool]
-	first  *join.Source
-	writer *configcache.Writer
-	events targetEvents
+	deps      *deps
+	templates *template.Shared
+	counters  *update.Counters
+	shared    *runner.Shared // nil where one target cluster is that of all namespaces
+
+	// Of the controller of machines, which exists before the first cluster.
+	machines interface{ FirstConfigChanged(namespace string) }
+	drains   *drainer.Drainer
+
+	mu  sync.Mutex
+	all map[string]*clusterConfiguration // that exist now, by the names of their clusters
 }
+
+const (
+	// poolWorkers is how many pools are worked on at the same time. Rendering is a matter of the
+	// processor.
+	poolWorkers = 4
+	// poolWorkersOfNamespace is how many pools of one namespace are, where each has its own target
+	// cluster: a client that can write pools there can have any number of them rendered all the time.
+	poolWorkersOfNamespace = 2
+)
 
 // newMachineConfiguration returns nil where there is no machine configuration: it is not enabled,
 // or there is no target cluster.
 func newMachineConfiguration(d *deps) (*machineConfiguration, error) {
-	if !d.o.Configs.Enabled || d.cluster == nil {
+	if !d.o.Configs.Enabled || d.cluster == nil && d.byNamespace == nil {
 		return nil, nil
 	}
 	m := &machineConfiguration{
-		slots: d.slots, pools: patch.NewLatest[*fleetv1alpha1.MachineConfigPool](),
-		writer: configcache.NewWriter(d.targetConfigs), events: newTargetEvents(d),
+		deps: d, templates: template.NewShared(d.o.Configs.source(d.control)), counters: update.NewCounters(),
+		all: map[string]*clusterConfiguration{},
+	}
+	if d.byNamespace == nil {
+		return m, nil
 	}
 	var err error
-	m.cache, err = configcache.New(configcache.Config{
-		Client: d.targetConfigs, Metadata: d.targetMetadata, OwnsPool: m.ownsPool, Owns: m.owns,
+	m.shared, err = runner.NewShared(runner.SharedConfig{
+		Names: map[runner.Name]string{
+			runner.MachineConfigRender: telemetry.KeyPool, runner.MachineConfigUpdate: telemetry.KeyPool,
+			runner.MachineConfigJoin: telemetry.KeyPool, runner.KubeletConfig: telemetry.KeyPool,
+			runner.KubeletConfigStatus: telemetry.KeyKubeletConfig, runner.MachineConfigTemplate: telemetry.KeyControllerConfig,
+		},
+		Workers: d.o.ConcurrentSyncs, WorkersPerTenant: poolWorkersOfNamespace,
+		Around: func(inner runner.Grouper[types.NamespacedName]) runner.Gate[types.NamespacedName] {
+			return namespaceswitch.Guard(d.slots.switches, namespacelease.Counted(d.slots.namespaces, inNamespace, inner), inNamespace)
+		},
+		Clock: d.wall, Metrics: d.metrics, Tracer: d.tracer,
 	})
-	if err != nil {
-		return nil, err
-	}
-	m.first, err = join.NewSource(join.SourceConfig{Fleet: d.targetConfigs, Pools: m.cache, View: d.view})
 	return m, err
+}
+
+// collectors return the metrics of the pools of all clusters. Those of a namespace's cluster have
+// its namespace.
+func (m *machineConfiguration) collectors(acts func() bool) []prometheus.Collector {
+	pools := func() (all []*fleetv1alpha1.MachineConfigPool) {
+		for _, of := range m.open() {
+			for _, pool := range of.cache.Owned() {
+				shown := *pool
+				shown.Namespace = of.cluster.Name
+				all = append(all, &shown)
+			}
+		}
+		return all
+	}
+	rendered := func(pool *fleetv1alpha1.MachineConfigPool) int {
+		if of := m.of(pool.Namespace); of != nil {
+			return len(of.cache.Rendered(pool.Name))
+		}
+		return 0
+	}
+	return append(render.Collectors(acts, pools, rendered), m.counters.Collectors(acts, pools)...)
+}
+
+// of returns the configuration of a target cluster by its name; nil if it is not open.
+func (m *machineConfiguration) of(name string) *clusterConfiguration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all[name]
+}
+
+// open returns the configurations of all target clusters.
+func (m *machineConfiguration) open() (all []*clusterConfiguration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, of := range m.all {
+		all = append(all, of)
+	}
+	return all
+}
+
+// look has all configurations look again for what this replica owns.
+func (m *machineConfiguration) look() {
+	for _, of := range m.open() {
+		of.cache.Look()
+	}
+}
+
+// lookAt is look for one namespace.
+func (m *machineConfiguration) lookAt(namespace string) {
+	for _, of := range m.concerned(namespace) {
+		of.cache.Look()
+	}
+}
+
+// concerned returns the configurations that what happens in a namespace concerns; "" is all
+// namespaces.
+func (m *machineConfiguration) concerned(namespace string) []*clusterConfiguration {
+	if namespace == "" || m.shared == nil {
+		return m.open()
+	}
+	if of := m.of(namespace); of != nil {
+		return []*clusterConfiguration{of}
+	}
+	return nil
+}
+
+// holdChanged gives pools a pass: deletions may be held now in a namespace, or not any more.
+func (m *machineConfiguration) holdChanged(namespace string) {
+	for _, of := range m.concerned(namespace) {
+		of.updates.HoldChanged(namespace)
+	}
+}
+
+// serverChanged gives pools a pass when an API server that they depend on is away, and when it is
+// back; nil means that of the control cluster.
+func (m *machineConfiguration) serverChanged(server *target.Cluster) {
+	if m == nil {
+		return
+	}
+	for _, of := range m.open() {
+		if server == nil || server == of.cluster {
+			of.updates.ServerChanged()
+		}
+	}
 }
 
 // firstConfig returns the source of the configurations that new machines boot with; nil where there
@@ -57,12 +169,37 @@ func (m *machineConfiguration) firstConfig() func(context.Context, *v1alpha1.Mac
 	if m == nil {
 		return nil
 	}
-	return m.first.Values
+	return func(ctx context.Context, machine *v1alpha1.Machine) (map[string]string, string, error) {
+		if m.shared == nil {
+			return m.of("").first.Values(ctx, machine)
+		}
+		of := m.of(machine.Namespace)
+		if of == nil {
+			return nil, "", &target.UnavailableError{
+				Namespace: machine.Namespace, Pending: true, Reason: "its machine configuration is not opened yet", After: time.Second,
+			}
+		}
+		if problem := of.problem(); problem != nil && !of.cache.Ready() {
+			return nil, fmt.Sprintf("the machine configuration of its target cluster cannot be read: %v", problem), nil
+		}
+		if !of.cache.Ready() {
+			return nil, "", &target.UnavailableError{
+				Namespace: machine.Namespace, Pending: true, Reason: "its machine configuration is not listed yet", After: time.Second,
+			}
+		}
+		return of.first.Values(ctx, machine)
+	}
 }
 
-// poolWorkers is how many pools are worked on at the same time. Rendering is a matter of the
-// processor.
-const poolWorkers = 4
+// Run follows the templates, and works for the target clusters of namespaces, until ctx ends.
+func (m *machineConfiguration) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { m.templates.Follow(ctx) })
+	if m.shared != nil {
+		running.Go(func() { m.shared.Run(ctx) })
+	}
+}
 
 // source returns the templates.
 func (o *ConfigOptions) source(control kubernetes.Interface) template.Source {
@@ -75,58 +212,33 @@ func (o *ConfigOptions) source(control kubernetes.Interface) template.Source {
 	return template.None{}
 }
 
-// replaces reports whether Nodes of a pool get a new configuration by being replaced: the
-// MachineDeployment, which is in the slot of the pool, rolls it out so.
-func (m *machineConfiguration) replaces(pool *fleetv1alpha1.MachineConfigPool) bool {
-	ref := pool.Spec.MachineRef
-	if ref == nil || pool.Spec.Rollout != fleetv1alpha1.RolloutMachineDeployment {
-		return false
+// addMachineConfiguration adds machine configuration, if there is any.
+func (c *controllers) addMachineConfiguration(d *deps) error {
+	m := d.configs
+	if m == nil {
+		return nil
 	}
-	deployment, known := m.slots.view.Deployments.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
-	return known && deployment.Spec.Strategy.Type != v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
-}
-
-// slotOf returns the slot of a pool: that of its MachineDeployment, if it names one, so that one
-// replica decides on both. It is not ok in a namespace that another manager serves.
-func (m *machineConfiguration) slotOf(pool *fleetv1alpha1.MachineConfigPool) (slot int, ok bool) {
-	ref := pool.Spec.MachineRef
-	if ref == nil {
-		return m.slotOfName(pool.Name), true
+	m.machines, m.drains = c.machines, c.machines.Drains()
+	c.add(m, m.collectors(d.session.fence.Acts)...)
+	if d.cluster == nil {
+		return nil
 	}
-	return m.slots.spread.Of(ref.Namespace, ref.Name), !m.slots.namespaces.KeptOut(ref.Namespace)
-}
-
-// slotOfName returns the slot of an object without a namespace.
-func (m *machineConfiguration) slotOfName(name string) int { return m.slots.spread.Of("", name) }
-
-func (m *machineConfiguration) ownsPool(pool *fleetv1alpha1.MachineConfigPool) bool {
-	slot, ok := m.slotOf(pool)
-	return ok && m.slots.fence.Holds(slot)
-}
-
-func (m *machineConfiguration) owns(name string) bool { return m.slots.fence.Holds(m.slotOfName(name)) }
-
-// poolGate returns a Gate that admits pools by their slot.
-func (m *machineConfiguration) poolGate() runner.Gate[types.NamespacedName] {
-	return namespacelease.Counted(m.slots.namespaces, m.namespaceOf, fence.NewGate(m.slots.fence, func(key types.NamespacedName) (int, bool) {
-		pool, known := m.cache.Pool(key.Name)
-		if !known {
-			return 0, false
-		}
-		return m.slotOf(pool)
-	}))
-}
-
-// namespaceOf returns the namespace of the MachineDeployment that a pool names; "" if it names
-// none.
-func (m *machineConfiguration) namespaceOf(key types.NamespacedName) string {
-	if pool, known := m.cache.Pool(key.Name); known && pool.Spec.MachineRef != nil {
-		return pool.Spec.MachineRef.Namespace
+	of, err := m.newCluster(d.cluster, clusterClients{core: d.target, metadata: d.targetMetadata, configs: d.targetConfigs})
+	if err != nil {
+		return err
 	}
-	return ""
+	c.add(of)
+	return nil
 }
 
-// nameGate returns a Gate that admits objects without a namespace by their names.
-func (m *machineConfiguration) nameGate() runner.Gate[types.NamespacedName] {
-	return fence.NewGate(m.slots.fence, func(key types.NamespacedName) (int, bool) { return m.slotOfName(key.Name), true })
+// linkMachineConfiguration connects machine configuration with what it depends on.
+func linkMachineConfiguration(d *deps) {
+	m := d.configs
+	d.slots.opened = append(d.slots.opened, m.look)
+	d.slots.dropped = append(d.slots.dropped, m.look)
+	d.slots.namespaces.OnChange(m.lookAt)
+	d.holds.OnChange(m.holdChanged)
+	if d.byNamespace != nil {
+		d.byNamespace.OnChange(m.lookAt)
+	}
 }

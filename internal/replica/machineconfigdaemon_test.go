@@ -78,24 +78,37 @@ func (r *recordingDriver) CreateMachine(ctx context.Context, req driver.CreateMa
 
 // step lets every daemon observe its Node, and report.
 func (d *daemons) step() {
-	for _, node := range d.target.List("nodes") {
-		d.mu.Lock()
-		first, isMachine := d.first[node.GetName()]
-		if isMachine && d.on[node.GetName()] == nil {
-			d.on[node.GetName()] = &daemon{current: first}
-		}
-		d.mu.Unlock()
-		if isMachine {
-			d.on[node.GetName()].step(d, node)
+	for _, cluster := range d.clusters() {
+		for _, node := range cluster.List("nodes") {
+			d.mu.Lock()
+			first, isMachine := d.first[node.GetName()]
+			if isMachine && d.on[node.GetName()] == nil {
+				d.on[node.GetName()] = &daemon{current: first}
+			}
+			d.mu.Unlock()
+			if isMachine {
+				d.on[node.GetName()].step(d, cluster, node)
+			}
 		}
 	}
 }
 
-func (m *daemon) step(d *daemons, node *apiserver.Object) {
+// clusters returns all target clusters.
+func (t *trial) clusters() []*apiserver.Server {
+	all := []*apiserver.Server{t.target}
+	for _, own := range t.ownTargets {
+		if !slices.Contains(all, own) {
+			all = append(all, own)
+		}
+	}
+	return all
+}
+
+func (m *daemon) step(d *daemons, cluster *apiserver.Server, node *apiserver.Object) {
 	prefix, annotations := fleetv1alpha1.DaemonPrefix, node.GetAnnotations()
 	if m.applying != "" && time.Since(m.since) >= applyTime {
 		m.current, m.applying, m.hasApplied = m.applying, "", true
-		d.setReady(node.GetName(), "True")
+		d.setReady(cluster, node.GetName(), "True")
 	}
 	if m.applying != "" {
 		return // the VM boots
@@ -115,7 +128,7 @@ func (m *daemon) step(d *daemons, node *apiserver.Object) {
 	}
 	differs := func(key string) bool { return annotations[key] != report[key] }
 	if slices.ContainsFunc([]string{prefix.CurrentConfig(), prefix.State(), prefix.Reason(), prefix.DesiredDrain()}, differs) {
-		d.target.Edit("nodes", "", node.GetName(), func(u *unstructured.Unstructured) {
+		cluster.Edit("nodes", "", node.GetName(), func(u *unstructured.Unstructured) {
 			all := u.GetAnnotations()
 			if all == nil {
 				all = map[string]string{}
@@ -133,13 +146,13 @@ func (m *daemon) step(d *daemons, node *apiserver.Object) {
 			d.fail("the daemon of Node %s applies %s, and pods may be on the Node", node.GetName(), w.Desired)
 		}
 		m.applying, m.since = w.Desired, time.Now()
-		d.setReady(node.GetName(), "False")
+		d.setReady(cluster, node.GetName(), "False")
 	}
 }
 
 // setReady sets the condition Ready of a Node, as its kubelet does.
-func (d *daemons) setReady(node, status string) {
-	d.target.Edit("nodes", "", node, func(u *unstructured.Unstructured) {
+func (d *daemons) setReady(cluster *apiserver.Server, node, status string) {
+	cluster.Edit("nodes", "", node, func(u *unstructured.Unstructured) {
 		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 		for _, c := range conditions {
 			if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {

@@ -1,11 +1,11 @@
 package replica
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,8 +78,12 @@ func (t *trial) start(replica string) *process {
 	}
 	switch {
 	case o.Targets.ByNamespace:
-		around.TargetTransport = func(host string) http.RoundTripper {
-			return reach(atTarget, cmp.Or(t.others[host], t.target)).Transport
+		around.TargetTransport = func(url string) http.RoundTripper {
+			namespace := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), ".example")
+			if own := t.ownTargets[namespace]; own != nil {
+				return reach(namespace+"."+atTarget, own).Transport
+			}
+			return reach(atTarget, t.target).Transport
 		}
 	case !t.noTarget:
 		around.Target = reach(atTarget, t.target)

@@ -12,10 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -150,10 +153,34 @@ func (d *deps) link(around Environment, namespace string, config *rest.Config, w
 		return nil, err
 	}
 	cluster := target.New(client)
+	cluster.Name = namespace
 	known := d.known(server, wall)
 	cluster.Reach = func() reach.Fact { return reach.Both(known(), d.byNamespace.Outage(namespace).By(d.wall.At)) }
 	cluster.Lead = func() time.Duration { return wall.AheadOf(d.wall) }
-	return &bynamespace.Link{Cluster: cluster, Run: server.Run, OnServerChange: server.OnChange}, nil
+	link := &bynamespace.Link{Cluster: cluster, Run: server.Run, OnServerChange: server.OnChange}
+	if d.o.Configs.Enabled {
+		link.Begin, err = d.beginConfiguration(cluster, config)
+	}
+	return link, err
+}
+
+// beginConfiguration returns what begins machine configuration in a target cluster, by which a
+// configuration connects. Errors: an invalid configuration.
+func (d *deps) beginConfiguration(cluster *target.Cluster, config *rest.Config) (begin func() (run func(context.Context)), err error) {
+	clients := clusterClients{core: cluster.Client}
+	if clients.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	if clients.configs, err = fleetclient.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	return func() func(context.Context) {
+		of, err := d.configs.newCluster(cluster, clients)
+		if err != nil { // it would be one of each cluster
+			return func(ctx context.Context) { klog.FromContext(ctx).Error(err, "Failed to begin machine configuration") }
+		}
+		return of.Run
+	}, nil
 }
 
 // targetLease is the Lease in each namespace that records which cluster its target is.

@@ -123,7 +123,7 @@ func TestNodesThatClaimMachinesOfAnotherNamespace(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
 		hostile := apiserver.New("h", time.Now)
-		r.others = map[string]*apiserver.Server{"https://hostile.example": hostile}
+		r.ownTargets = map[string]*apiserver.Server{"hostile": hostile}
 		for _, server := range []*apiserver.Server{r.control, r.target, hostile} {
 			apiserver.Add(server, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
 		}

@@ -34,19 +34,19 @@ const (
 type trial struct {
 	*testing.T
 
-	options Options // of every replica, without its name
-	seed    uint64
-	begun   time.Time
-	random  *rand.Rand // of the root goroutine
-	control *apiserver.Server
-	target  *apiserver.Server            // control where both are one cluster
-	others  map[string]*apiserver.Server // target clusters of namespaces that are not target, by URL
-	network *network
-	cloud   *fakecloud.Cloud
-	oracle  *oracle
-	logger  logr.Logger
-	tracer  trace.TracerProvider
-	bearer  string // of the replicas, to the API servers
+	options    Options // of every replica, without its name
+	seed       uint64
+	begun      time.Time
+	random     *rand.Rand // of the root goroutine
+	control    *apiserver.Server
+	target     *apiserver.Server            // control where both are one cluster
+	ownTargets map[string]*apiserver.Server // by namespace, which is the host of the URL; others have target
+	network    *network
+	cloud      *fakecloud.Cloud
+	oracle     *oracle
+	logger     logr.Logger
+	tracer     trace.TracerProvider
+	bearer     string // of the replicas, to the API servers
 
 	skews       map[string]time.Duration // by how much the clocks of replicas are ahead of that of the control cluster
 	targetAhead time.Duration            // by how much the clock of the target cluster is, where it is another one

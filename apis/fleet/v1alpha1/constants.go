@@ -40,6 +40,14 @@ const (
 	// On: Nodes. By: fleet. Value: name of a MachineConfigPool. See:
 	// operations/machine-config.md#a-node-stays-cordoned.
 	AnnotationCordonedBy = machinev1alpha1.FleetDomain + "machine-config-cordoned-by"
+	// AnnotationNamespace is the namespace of the control cluster for which the object is served,
+	// where each namespace has its own target cluster. The first namespace that finds the object
+	// without it adds its own; of a MachineConfigPool spec.machineRef decides instead, if there is
+	// one.
+	//
+	// On: MachineConfigPools, KubeletConfigs, the ControllerConfig. By: fleet, user. Value: name of a
+	// namespace. See: operations/landscapes.md#machine-configuration.
+	AnnotationNamespace = machinev1alpha1.FleetDomain + "namespace"
 	// FinalizerInUse keeps a RenderedMachineConfig while a pool, a Node or a Machine names it, and a
 	// pool while a Node names one of its RenderedMachineConfigs.
 	//

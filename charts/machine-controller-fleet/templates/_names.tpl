@@ -97,8 +97,8 @@ records them. Where it is in another cluster the flags of the installed Stateful
 {{/* Whether Nodes are configured; empty if not. */}}
 {{- define "fleet.configuresMachines" -}}
 {{- if .Values.machineConfiguration.enabled -}}
-{{- if has .Values.target.mode (list "none" "namespace") -}}
-{{- fail (printf "machineConfiguration.enabled: expected one target cluster for all namespaces, got target.mode=%s; pools are in that cluster" .Values.target.mode) -}}
+{{- if eq .Values.target.mode "none" -}}
+{{- fail "machineConfiguration.enabled: expected a target cluster, got target.mode=none; pools are in that cluster" -}}
 {{- end -}}
 true
 {{- end -}}

@@ -32,8 +32,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Config is the configuration of a Controller. All fields but Gate, Workers, Metrics and Tracer are
-// required.
+// Config is the configuration of a Controller. All fields but Most, Gate, Share, Workers, Metrics
+// and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster, and Fleet reads pools in the target cluster from its API
 	// server.
@@ -44,6 +44,8 @@ type Config struct {
 	// Nodes.
 	View    *objectcache.View
 	Cluster *target.Cluster
+	// Most is how many bytes the written Nodes take at most that are remembered; 0 is no bound.
+	Most int64
 	// NewSet returns the new set among the MachineSets of a MachineDeployment, the one of its
 	// template; nil when there is none.
 	NewSet func(d *machinev1alpha1.MachineDeployment, sets []*machinev1alpha1.MachineSet) *machinev1alpha1.MachineSet
@@ -53,19 +55,22 @@ type Config struct {
 	Clock  clock.WithTicker
 	// Gate admits pools.
 	Gate    runner.Gate[types.NamespacedName]
+	Share   *runner.Share
 	Workers int
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
 }
 
 // Validate returns an error that names the required fields that are not set.
-func (c Config) Validate() error { return required.Fields(c, "Gate", "Workers", "Metrics", "Tracer") }
+func (c Config) Validate() error {
+	return required.Fields(c, "Most", "Gate", "Share", "Workers", "Metrics", "Tracer")
+}
 
 // Controller joins pools with MachineDeployments. Create one with New, before the View and the
 // Cluster are filled.
 type Controller struct {
 	cfg         Config
-	runner      *runner.Runner[types.NamespacedName]
+	runner      runner.Queue
 	deployments *patch.Committer[*machinev1alpha1.MachineDeployment]
 	nodes       *patch.Committer[*corev1.Node]
 
@@ -90,10 +95,11 @@ func New(cfg Config) (*Controller, error) {
 		deployments: patch.New(func(ns string) patch.Patcher[*machinev1alpha1.MachineDeployment] {
 			return cfg.Machines.MachineDeployments(ns)
 		}),
-		nodes: patch.New(func(string) patch.Patcher[*corev1.Node] { return cfg.Cluster.Client.CoreV1().Nodes() }),
+		nodes: patch.NewSharing(patch.NewLatest[*corev1.Node]().AtMost(cfg.Most),
+			func(string) patch.Patcher[*corev1.Node] { return cfg.Cluster.Client.CoreV1().Nodes() }),
 	}
 	var err error
-	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
+	c.runner, err = runner.QueueOf(cfg.Share, runner.Config[types.NamespacedName]{
 		Name: runner.MachineConfigJoin, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,
 		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 		Root: c.root,

@@ -27,19 +27,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Config is the configuration of the controller. All fields but Extensions, the gates, Workers,
-// Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Most, Extensions, the gates, Share,
+// Workers, Metrics and Tracer are required.
 type Config struct {
 	Client fleetclient.FleetV1alpha1Interface
 	Cache  *configcache.Cache
 	// Configs writes MachineConfigs.
 	Configs *configcache.Writer
+	// Most is how many bytes the written KubeletConfigs take at most that are remembered; 0 is no
+	// bound.
+	Most int64
 	// Extensions are the names of extensions that exist.
 	Extensions []string
 
 	Events events.EventRecorder
 	// PoolGate admits pools, and NameGate KubeletConfigs.
 	PoolGate, NameGate runner.Gate[types.NamespacedName]
+	Share              *runner.Share
 	Clock              clock.WithTicker
 	Workers            int
 	Metrics            *runner.Metrics
@@ -48,15 +52,15 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Extensions", "PoolGate", "NameGate", "Workers", "Metrics", "Tracer")
+	return required.Fields(c, "Most", "Extensions", "PoolGate", "NameGate", "Share", "Workers", "Metrics", "Tracer")
 }
 
 // Controller folds KubeletConfigs. Create one with New.
 type Controller struct {
 	cfg      Config
 	kubelets *patch.Committer[*v1alpha1.KubeletConfig]
-	pools    *runner.Runner[types.NamespacedName]
-	statuses *runner.Runner[types.NamespacedName]
+	pools    runner.Queue
+	statuses runner.Queue
 }
 
 // New returns the controller and registers its handlers with the Cache. Errors: those of
@@ -66,17 +70,18 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg:      cfg,
-		kubelets: patch.New(func(string) patch.Patcher[*v1alpha1.KubeletConfig] { return cfg.Client.KubeletConfigs() }),
+		cfg: cfg,
+		kubelets: patch.NewSharing(patch.NewLatest[*v1alpha1.KubeletConfig]().AtMost(cfg.Most),
+			func(string) patch.Patcher[*v1alpha1.KubeletConfig] { return cfg.Client.KubeletConfigs() }),
 	}
 	base := runner.Config[types.NamespacedName]{
 		Workers: cfg.Workers, WorkersPerTenant: cfg.Workers, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	}
 	var errs [2]error
 	base.Name, base.LogKey, base.Gate, base.Reconcile = runner.KubeletConfig, telemetry.KeyPool, cfg.PoolGate, c.reconcilePool
-	c.pools, errs[0] = runner.New(base)
+	c.pools, errs[0] = runner.QueueOf(cfg.Share, base)
 	base.Name, base.LogKey, base.Gate, base.Reconcile = runner.KubeletConfigStatus, telemetry.KeyKubeletConfig, cfg.NameGate, c.reconcileStatus
-	c.statuses, errs[1] = runner.New(base)
+	c.statuses, errs[1] = runner.QueueOf(cfg.Share, base)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
@@ -87,9 +92,9 @@ func New(cfg Config) (*Controller, error) {
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
+	defer running.Wait()
 	running.Go(func() { c.pools.Run(ctx) })
-	running.Go(func() { c.statuses.Run(ctx) })
-	running.Wait()
+	c.statuses.Run(ctx)
 }
 
 // fold returns what the KubeletConfigs of a pool result in.
@@ -152,6 +157,13 @@ func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedNa
 		return runner.Result{}, nil
 	}
 	config := c.kubelets.Newest(cached)
+	switch c.cfg.Cache.Standing(config) {
+	case configcache.Own:
+	case configcache.Unclaimed:
+		return runner.Result{}, c.claim(ctx, config) // an event
+	case configcache.OfOther:
+		return runner.Result{}, nil
+	}
 	var results []v1alpha1.KubeletConfigPoolStatus
 	for _, pool := range c.cfg.Cache.Pools() {
 		if pool.DeletionTimestamp != nil || len(fold.Select(pool, []*v1alpha1.KubeletConfig{config})) == 0 {
@@ -177,6 +189,17 @@ func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedNa
 	}
 	c.report(ctx, config, after)
 	return runner.Result{}, nil
+}
+
+// claim claims a KubeletConfig for the namespace.
+func (c *Controller) claim(ctx context.Context, config *v1alpha1.KubeletConfig) error {
+	claimed := config.DeepCopy()
+	c.cfg.Cache.Claim(claimed)
+	_, err := c.kubelets.Commit(ctx, config, claimed)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the namespace that the KubeletConfig is for: %w", err)
+	}
+	return nil
 }
 
 // report emits that settings have become invalid, or for another cause.

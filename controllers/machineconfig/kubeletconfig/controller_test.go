@@ -35,7 +35,7 @@ func run(t *testing.T, test func(b *bench)) {
 		b := &bench{Bench: inner}
 		var err error
 		b.Controller, err = New(Config{
-			Client: b.Configs, Cache: b.Cache, Configs: configcache.NewWriter(b.Configs),
+			Client: b.Configs, Cache: b.Cache, Configs: configcache.NewWriter(b.Configs, 0),
 			Events: b.Recorder, Clock: clock.RealClock{}, Workers: 2,
 		})
 		if err != nil {

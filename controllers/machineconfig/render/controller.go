@@ -19,14 +19,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Config is the configuration of the controller. All fields but Namespace, Extensions, Gate,
-// Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Namespace, Most, Extensions, Gate,
+// Share, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Client and Target read and write in the target cluster, without a cache.
 	Client fleetclient.FleetV1alpha1Interface
@@ -36,6 +37,10 @@ type Config struct {
 	Control  metadata.Interface
 	// Namespace is the only namespace of the control cluster that is served; "" means all.
 	Namespace string
+
+	// Most is how many bytes the objects of a list of the target cluster take at most that are kept; 0
+	// is no bound.
+	Most int64
 
 	Cache *configcache.Cache
 	// View and Nodes have what may name RenderedMachineConfigs, as far as it is in this replica's
@@ -54,6 +59,7 @@ type Config struct {
 	Events    events.EventRecorder
 	Deletions *deletion.Recorder
 	Gate      runner.Gate[types.NamespacedName]
+	Share     *runner.Share
 	Clock     clock.WithTicker
 	Workers   int
 	Metrics   *runner.Metrics
@@ -62,7 +68,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Namespace", "Extensions", "Gate", "Workers", "Metrics", "Tracer")
+	return required.Fields(c, "Namespace", "Most", "Extensions", "Gate", "Share", "Workers", "Metrics", "Tracer")
 }
 
 // Controller renders pools. Create one with New.
@@ -70,12 +76,14 @@ type Controller struct {
 	cfg      Config
 	pools    *patch.Committer[*v1alpha1.MachineConfigPool]
 	rendered *patch.Committer[*metav1.PartialObjectMetadata]
-	queue    *runner.Runner[types.NamespacedName]
+	queue    runner.Queue
+	lists    *pacing.Rates[string] // of uses, in the cluster of a namespace
 
 	mu       sync.Mutex
 	changes  map[string]change    // of inputs that are not rendered yet, by pool
 	verified map[string]types.UID // RenderedMachineConfigs whose content is that of their name
 	swept    map[string]sweep     // by pool
+	others   map[string]other     // by pool
 	image    string               // spec.osImageURL of the ControllerConfig
 }
 
@@ -89,14 +97,16 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, changes: map[string]change{}, verified: map[string]types.UID{}, swept: map[string]sweep{},
+		cfg: cfg, changes: map[string]change{}, verified: map[string]types.UID{}, swept: map[string]sweep{}, others: map[string]other{},
+		lists: pacing.NewRates[string](listBurst, listInterval),
 		pools: patch.NewSharing(cfg.Written, func(string) patch.Patcher[*v1alpha1.MachineConfigPool] { return cfg.Client.MachineConfigPools() }),
-		rendered: patch.New(func(string) patch.Patcher[*metav1.PartialObjectMetadata] {
-			return cfg.Target.Resource(renderedConfigs())
-		}),
+		rendered: patch.NewSharing(patch.NewLatest[*metav1.PartialObjectMetadata]().AtMost(cfg.Most),
+			func(string) patch.Patcher[*metav1.PartialObjectMetadata] {
+				return cfg.Target.Resource(renderedConfigs())
+			}),
 	}
 	var err error
-	c.queue, err = runner.New(runner.Config[types.NamespacedName]{
+	c.queue, err = runner.QueueOf(cfg.Share, runner.Config[types.NamespacedName]{
 		Name: runner.MachineConfigRender, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,
 		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.uid,
 	})
@@ -132,6 +142,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		return runner.Result{}, nil
 	}
 	pool := c.pools.Newest(cached)
+	if c.cfg.Cache.StandingOfPool(pool) != configcache.Own {
+		return c.leaveToOther(ctx, pool)
+	}
 	if pool.DeletionTimestamp != nil {
 		return c.release(ctx, pool)
 	}

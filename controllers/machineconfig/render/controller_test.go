@@ -33,8 +33,11 @@ type bench struct {
 	nodes *objectcache.Nodes
 }
 
-func run(t *testing.T, test func(b *bench)) {
-	configtest.Run(t, func(inner *configtest.Bench) {
+func run(t *testing.T, test func(b *bench)) { runOf(t, "", test) }
+
+// runOf is run in the target cluster of a namespace.
+func runOf(t *testing.T, namespace string, test func(b *bench)) {
+	configtest.RunOf(t, namespace, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner, view: objectcache.NewView(), nodes: objectcache.New[*corev1.Node]()}
 		var err error
 		b.Controller, err = New(Config{

@@ -45,6 +45,9 @@ func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPo
 	if wait := last.at.Add(every).Sub(now); wait > 0 && !last.isDue {
 		return runner.Result{RequeueAfter: wait}, nil
 	}
+	if wait := c.mayList(now); wait > 0 {
+		return runner.Result{RequeueAfter: wait}, nil
+	}
 	live, uses, err := c.listUses(ctx, pool.Name)
 	if err != nil {
 		return runner.Result{}, err
@@ -62,6 +65,26 @@ func (c *Controller) collect(ctx context.Context, pool *v1alpha1.MachineConfigPo
 		}
 	}
 	return runner.Result{RequeueAfter: every}, nil
+}
+
+// What clients of a namespace's target cluster can have listed of the control cluster is limited,
+// however many pools they delete there.
+const (
+	listBurst    = 20
+	listInterval = 3 * time.Second
+)
+
+// mayList returns after which time the uses of a pool may be listed. 0 counts a list.
+func (c *Controller) mayList(now time.Time) time.Duration {
+	of := c.cfg.Cache.Namespace()
+	if of == "" {
+		return 0
+	}
+	wait := c.lists.Wait(of, now)
+	if wait == 0 {
+		c.lists.Count(of, now)
+	}
+	return wait
 }
 
 // listUses lists a pool's RenderedMachineConfigs and all that may name one. A change from now on
@@ -86,6 +109,9 @@ func (c *Controller) release(ctx context.Context, pool *v1alpha1.MachineConfigPo
 		return runner.Result{}, nil
 	}
 	c.setSweep(pool.Name, func(s *sweep) { s.waits = true })
+	if wait := c.mayList(c.cfg.Clock.Now()); wait > 0 {
+		return runner.Result{RequeueAfter: wait}, nil
+	}
 	live, uses, err := c.listUses(ctx, pool.Name)
 	if err != nil {
 		return runner.Result{}, err

@@ -8,11 +8,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// Collectors return the metrics of this replica's pools. While acts returns false it may have lost
-// them without a notice, and reports none.
-func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
+// Collectors return the metrics of this replica's pools, which pools returns; rendered returns how
+// many RenderedMachineConfigs one has. While acts returns false the replica may have lost them
+// without a notice, and reports none.
+func Collectors(
+	acts func() bool, pools func() []*v1alpha1.MachineConfigPool, rendered func(*v1alpha1.MachineConfigPool) int,
+) []prometheus.Collector {
 	type pool = *v1alpha1.MachineConfigPool
-	return []prometheus.Collector{telemetry.NewGauges(acts, c.cfg.Cache.Owned,
+	return []prometheus.Collector{telemetry.NewGauges(acts, pools,
 		telemetry.OfEach("mcf_machineconfigpool_render_degraded", "1 while no target can be rendered for the MachineConfigPool.",
 			func(p pool, report telemetry.Measure) {
 				degraded := 0.0
@@ -22,6 +25,6 @@ func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
 				report(degraded)
 			}),
 		telemetry.Number("mcf_machineconfigpool_rendered_configs", "RenderedMachineConfigs of the MachineConfigPool.",
-			func(p pool) int32 { return int32(len(c.cfg.Cache.Rendered(p.Name))) }),
+			func(p pool) int32 { return int32(rendered(p)) }),
 	)}
 }

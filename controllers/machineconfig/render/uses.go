@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 func renderedConfigs() schema.GroupVersionResource {
@@ -27,19 +28,22 @@ func isNothing(err error) bool { return errors.Is(err, deletion.ErrNothing) }
 // names one after its list names one that exists, or its target.
 func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.RenderedMachineConfig, uses merge.Uses, err error) {
 	selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelPool: pool}).String()
-	rendered := c.cfg.Target.Resource(renderedConfigs())
-	err = decode.EachObject(ctx, "RenderedMachineConfigs", metav1.ListOptions{LabelSelector: selector}, rendered.List,
+	rendered := objectcache.PagesAtMost(c.cfg.Most, c.cfg.Target.Resource(renderedConfigs()).List)
+	exist := map[string]bool{}
+	err = decode.EachObject(ctx, "RenderedMachineConfigs", metav1.ListOptions{LabelSelector: selector}, rendered,
 		func(found *metav1.PartialObjectMetadata) {
 			all = append(all, stub(found))
+			exist[found.Name] = true
 		})
 	if err != nil {
 		return nil, uses, err
 	}
-	uses.Names, err = c.names(ctx)
+	uses.Names, err = c.names(ctx, exist)
 	if err != nil {
 		return nil, uses, err
 	}
-	err = decode.EachPage(ctx, "MachineConfigPools", c.cfg.Client.MachineConfigPools().List, func(page *v1alpha1.MachineConfigPoolList) {
+	pools := objectcache.PagesAtMost(c.cfg.Most, c.cfg.Client.MachineConfigPools().List)
+	err = decode.EachPage(ctx, "MachineConfigPools", pools, func(page *v1alpha1.MachineConfigPoolList) {
 		for i := range page.Items {
 			uses.Pools = append(uses.Pools, &page.Items[i])
 		}
@@ -47,17 +51,23 @@ func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.Ren
 	return all, uses, err
 }
 
-// names lists the RenderedMachineConfigs that Nodes, Machines and templates of machines name.
-func (c *Controller) names(ctx context.Context) (names []string, err error) {
+// nodesOfMost is how many times Config.Most the metadata of all Nodes may have, of which nothing
+// but names is kept.
+const nodesOfMost = 16
+
+// names returns which of the RenderedMachineConfigs Nodes, Machines and templates of machines name.
+func (c *Controller) names(ctx context.Context, of map[string]bool) (names []string, err error) {
+	found := map[string]bool{}
 	add := func(annotations map[string]string, keys ...string) {
 		for _, key := range keys {
-			if name := annotations[key]; name != "" {
+			if name := annotations[key]; of[name] && !found[name] {
+				found[name] = true
 				names = append(names, name)
 			}
 		}
 	}
-	nodes := c.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	err1 := decode.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes.List, func(node *metav1.PartialObjectMetadata) {
+	nodes := objectcache.PagesAtMost(nodesOfMost*c.cfg.Most, c.cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List)
+	err1 := decode.EachObject(ctx, "Nodes", metav1.ListOptions{}, nodes, func(node *metav1.PartialObjectMetadata) {
 		add(node.Annotations, c.cfg.Prefix.CurrentConfig(), c.cfg.Prefix.DesiredConfig())
 	})
 	machines := c.cfg.Control.Resource(machinev1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(c.cfg.Namespace)

@@ -39,6 +39,7 @@ func (c *Controller) forget(pool string) {
 	defer c.mu.Unlock()
 	delete(c.changes, pool)
 	delete(c.swept, pool)
+	delete(c.others, pool)
 }
 
 // concerns reports whether a pool has changed in what this controller reads or writes, apart from

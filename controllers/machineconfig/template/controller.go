@@ -45,8 +45,8 @@ const (
 	reasonFailed    = "RenderingFailed"
 )
 
-// Config is the configuration of the controller. All fields but Extensions, Gate, Workers, Metrics
-// and Tracer are required.
+// Config is the configuration of the controller. All fields but Extensions, Gate, Share, Workers,
+// Metrics and Tracer are required.
 type Config struct {
 	Client fleetclient.FleetV1alpha1Interface
 	Cache  *configcache.Cache
@@ -60,6 +60,7 @@ type Config struct {
 
 	Events  events.EventRecorder
 	Gate    runner.Gate[types.NamespacedName]
+	Share   *runner.Share
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
@@ -67,7 +68,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Extensions", "Gate", "Metrics", "Tracer")
+	return required.Fields(c, "Extensions", "Gate", "Share", "Metrics", "Tracer")
 }
 
 // Controller renders templates. Create one with New.
@@ -75,7 +76,7 @@ type Controller struct {
 	cfg      Config
 	controls *patch.Committer[*v1alpha1.ControllerConfig]
 	secrets  *secretwatch.Watches
-	queue    *runner.Runner[types.NamespacedName]
+	queue    runner.Queue
 }
 
 // New returns the controller and registers its handlers with the Cache. Errors: those of
@@ -92,7 +93,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg: cfg, secrets: secrets,
 		controls: patch.New(func(string) patch.Patcher[*v1alpha1.ControllerConfig] { return cfg.Client.ControllerConfigs() }),
 	}
-	c.queue, err = runner.New(runner.Config[types.NamespacedName]{
+	c.queue, err = runner.QueueOf(cfg.Share, runner.Config[types.NamespacedName]{
 		Name:      runner.MachineConfigTemplate,
 		LogKey:    telemetry.KeyControllerConfig,
 		Reconcile: c.reconcile,
@@ -128,10 +129,10 @@ func (c *Controller) enqueue() {
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
+	defer running.Wait()
 	running.Go(func() { c.cfg.Templates.Run(ctx, c.enqueue) })
 	running.Go(func() { c.secrets.Run(ctx) })
-	running.Go(func() { c.queue.Run(ctx) })
-	running.Wait()
+	c.queue.Run(ctx)
 }
 
 func isGenerated(c *v1alpha1.MachineConfig) bool {
@@ -149,6 +150,13 @@ func (c *Controller) reconcile(ctx context.Context, _ types.NamespacedName) (run
 	}
 	defer c.leaveIfLost(cached)
 	config := c.controls.Newest(cached)
+	switch c.cfg.Cache.Standing(config) {
+	case configcache.Own:
+	case configcache.Unclaimed:
+		return runner.Result{}, c.claim(ctx, config) // an event
+	case configcache.OfOther:
+		return runner.Result{}, nil
+	}
 	sources, isWatched, err := c.cfg.Templates.Read()
 	again := runner.Result{}
 	if !isWatched {
@@ -182,6 +190,17 @@ func (c *Controller) reconcile(ctx context.Context, _ types.NamespacedName) (run
 	}
 	_, err = c.write(ctx, config, reasonRendered, fmt.Sprintf("%d MachineConfigs are as %d templates result in.", len(all), len(sources)))
 	return again, err
+}
+
+// claim claims the ControllerConfig for the namespace.
+func (c *Controller) claim(ctx context.Context, config *v1alpha1.ControllerConfig) error {
+	claimed := config.DeepCopy()
+	c.cfg.Cache.Claim(claimed)
+	_, err := c.controls.Commit(ctx, config, claimed)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the namespace that the ControllerConfig is for: %w", err)
+	}
+	return nil
 }
 
 // keep writes what differs, and deletes MachineConfigs of templates that are none of those.

@@ -33,7 +33,7 @@ func run(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Conf
 	configtest.Run(t, func(inner *configtest.Bench) {
 		b := &bench{Bench: inner}
 		cfg := Config{
-			Client: b.Configs, Cache: b.Cache, Configs: configcache.NewWriter(b.Configs), Secrets: b.Core.CoreV1(),
+			Client: b.Configs, Cache: b.Cache, Configs: configcache.NewWriter(b.Configs, 0), Secrets: b.Core.CoreV1(),
 			Templates: NewConfigMap(b.Core.CoreV1(), types.NamespacedName{Namespace: "x", Name: "t"}), Events: b.Recorder, Clock: clock.RealClock{},
 		}
 		for _, set := range settings {

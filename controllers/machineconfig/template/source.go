@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,6 +81,41 @@ func readFile(root *os.Root, name string) (string, error) {
 	defer func() { _ = file.Close() }()
 	content, err := io.ReadAll(io.LimitReader(file, expand.MaxSource+1))
 	return string(content), err
+}
+
+// Shared is a Source for several controllers, which begin and end while it is followed. Create one
+// with NewShared.
+type Shared struct {
+	Source
+
+	mu    sync.Mutex
+	users map[*func()]bool
+}
+
+// NewShared returns a Source with the templates of another one.
+func NewShared(of Source) *Shared { return &Shared{Source: of, users: map[*func()]bool{}} }
+
+// Follow follows the templates until ctx ends. It is called once.
+func (s *Shared) Follow(ctx context.Context) {
+	s.Source.Run(ctx, func() {
+		s.mu.Lock()
+		users := slices.Collect(maps.Keys(s.users))
+		s.mu.Unlock()
+		for _, changed := range users {
+			(*changed)()
+		}
+	})
+}
+
+// Run calls changed when the templates have changed, until ctx ends.
+func (s *Shared) Run(ctx context.Context, changed func()) {
+	s.mu.Lock()
+	s.users[&changed] = true
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.users, &changed)
 }
 
 // ConfigMap is a Source of the data of a ConfigMap. Create one with NewConfigMap.

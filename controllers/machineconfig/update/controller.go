@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -34,8 +35,8 @@ import (
 // gather is how long the events of Nodes are gathered for one pass over their pool.
 const gather = 100 * time.Millisecond
 
-// Config is the configuration of a Controller. All fields but Namespace, Servers, NodeChanged,
-// Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of a Controller. All fields but Namespace, Most, Servers,
+// NodeChanged, Counters, Gate, Share, Workers, Metrics and Tracer are required.
 type Config struct {
 	Pools configcache.Pools
 	// Owns reports whether this replica may work on a pool now.
@@ -44,9 +45,14 @@ type Config struct {
 	// this process has written.
 	Fleet   fleetclient.MachineConfigPoolsGetter
 	Written *patch.Latest[*v1alpha1.MachineConfigPool]
+	// Cluster has all Nodes where it has a name. The Nodes that pools select in another one are
+	// watched for each pool.
 	Cluster *target.Cluster
-	// View has the objects of the control cluster in this replica's slots. Metadata reads others, from
-	// the API server, in Namespace; "" means all.
+	// Most is how many bytes the Nodes that a pass reads take at most; 0 is no bound.
+	Most int64
+	// View has the objects of the control cluster in this replica's slots; where Cluster has a name
+	// these are all of Namespace. Metadata reads others, from the API server, in Namespace; "" means
+	// all.
 	View      *objectcache.View
 	Metadata  metadata.Interface
 	Namespace string
@@ -64,31 +70,36 @@ type Config struct {
 	// it is not needed. It must return soon.
 	NodeChanged func(before, after *corev1.Node)
 	// Prefix is that of the annotations of Nodes.
-	Prefix  v1alpha1.AnnotationPrefix
-	Events  events.EventRecorder
-	Clock   clock.WithTicker
-	Gate    runner.Gate[types.NamespacedName]
-	Workers int
-	Metrics *runner.Metrics
-	Tracer  trace.Tracer
+	Prefix v1alpha1.AnnotationPrefix
+	Events events.EventRecorder
+	// Counters are shared with other Controllers; nil are those of this one.
+	Counters *Counters
+	Clock    clock.WithTicker
+	Gate     runner.Gate[types.NamespacedName]
+	Share    *runner.Share
+	Workers  int
+	Metrics  *runner.Metrics
+	Tracer   trace.Tracer
 }
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Namespace", "Drain", "Servers", "NodeChanged", "Gate", "Workers", "Metrics", "Tracer")
+	return required.Fields(
+		c, "Namespace", "Most", "Drain", "Servers", "NodeChanged", "Counters", "Gate", "Share", "Workers", "Metrics", "Tracer",
+	)
 }
 
 // Controller reconciles pools. Create one with New, before Pools, View and Cluster are filled.
 type Controller struct {
 	cfg     Config
-	runner  *runner.Runner[types.NamespacedName]
+	runner  runner.Queue
 	pools   *patch.Committer[*v1alpha1.MachineConfigPool]
 	nodes   *patch.Committer[*corev1.Node]
 	watches *watches
 	roots   *roots
 	pace    *patch.Pace
 	drains  *drains
-	counts  counters
+	counts  *Counters
 }
 
 // New returns the controller, and registers its handlers. Errors: those of Config.Validate, and
@@ -98,14 +109,16 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{
-		cfg: cfg, pace: patch.NewPace(statusPace, slowStatusPace), drains: newDrains(), counts: newCounters(),
+		cfg: cfg, pace: patch.NewPace(statusPace, slowStatusPace), drains: newDrains(), counts: cmp.Or(cfg.Counters, NewCounters()),
 		pools: patch.NewSharing(cfg.Written, func(string) patch.Patcher[*v1alpha1.MachineConfigPool] { return cfg.Fleet.MachineConfigPools() }),
-		nodes: patch.New(func(string) patch.Patcher[*corev1.Node] { return cfg.Cluster.Client.CoreV1().Nodes() }),
-		roots: newRoots(cfg.View, cfg.Metadata, cfg.Namespace),
+		nodes: patch.NewSharing(patch.NewLatest[*corev1.Node]().AtMost(cfg.Most),
+			func(string) patch.Patcher[*corev1.Node] { return cfg.Cluster.Client.CoreV1().Nodes() }),
+		roots: newRoots(cfg.View, cfg.Metadata, cfg.Namespace, cfg.Cluster.Name != ""),
 	}
 	c.watches = newWatches(cfg.Cluster.Client.CoreV1().Nodes(), c.enqueue, c.nodeChanged)
+	c.watches.most = keptOfMost * cfg.Most
 	var err error
-	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
+	c.runner, err = runner.QueueOf(cfg.Share, runner.Config[types.NamespacedName]{
 		Name: runner.MachineConfigUpdate, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,
 		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
 	})
@@ -120,8 +133,13 @@ func New(cfg Config) (*Controller, error) {
 func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { c.watches.run(ctx) })
+	if c.cfg.Cluster.Name == "" {
+		running.Go(func() { c.watches.run(ctx) })
+	}
 	c.runner.Run(ctx)
+	for _, node := range c.drains.leaveAll() {
+		c.cfg.Drains.Drop(c.ownerOf(node), aim)
+	}
 }
 
 // root returns the UID of a pool, by which its traces are sampled.

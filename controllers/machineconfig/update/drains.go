@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -93,6 +94,32 @@ func (d *drains) leave(pool string, but ...types.UID) (nodes []types.UID) {
 	return nodes
 }
 
+// leaveAll forgets all drains, and returns their Nodes.
+func (d *drains) leaveAll() (nodes []types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	nodes = slices.Collect(maps.Keys(d.known))
+	clear(d.known)
+	return nodes
+}
+
+// ownerOf returns the owner of the drain of a Node. The UIDs of Nodes are those that an API server
+// says: two may say the same.
+func (c *Controller) ownerOf(node types.UID) types.UID {
+	if c.cfg.Cluster.Name == "" {
+		return node
+	}
+	return types.UID(c.cfg.Cluster.Name) + "/" + node
+}
+
+// namespaceOf returns the namespace that the drains and updates of a pool count for.
+func (c *Controller) namespaceOf(pool *v1alpha1.MachineConfigPool) string {
+	if ref := pool.Spec.MachineRef; ref != nil {
+		return ref.Namespace
+	}
+	return c.cfg.Cluster.Name
+}
+
 // answer carries out what daemons request, and drops the drains that are not requested any more. It
 // returns after what time a drain has to be continued; 0 when an event wakes it. Errors: those of
 // all Nodes; one Node does not keep the others waiting.
@@ -112,7 +139,7 @@ func (c *Controller) answer(ctx context.Context, p *pass) (wake time.Duration, e
 		}
 	}
 	for _, node := range c.drains.leave(p.pool.Name, wanted...) {
-		c.cfg.Drains.Drop(node, aim)
+		c.cfg.Drains.Drop(c.ownerOf(node), aim)
 	}
 	return wake, errors.Join(errs...)
 }
@@ -154,18 +181,17 @@ func (c *Controller) drain(ctx context.Context, p *pass, r candidates.Request) (
 			return 0, err
 		}
 	}
-	pool, namespace := p.pool.Name, ""
-	if ref := p.pool.Spec.MachineRef; ref != nil {
-		namespace = ref.Namespace
-	}
-	d := c.cfg.Drains.Of(node.UID, aim)
+	pool, owner := p.pool.Name, c.ownerOf(node.UID)
+	d := c.cfg.Drains.Of(owner, aim)
 	is := draining{pool: pool, node: node.Name}
 	c.drains.add(node.UID, is)
 	now := c.cfg.Clock.Now() // before what is known of the API servers
 	order := drain.ForConfiguration(p.sight.machines[node.Name], c.since(node), c.cfg.Drain).Under(c.cfg.Servers.Under(c.cfg.Cluster), now)
 	v, isSame, err := d.Continue(ctx, drainer.Task{
-		Owner: drainer.Owner{UID: node.UID, Namespace: namespace, Wake: func() { c.runner.Enqueue(types.NamespacedName{Name: pool}) }},
-		Node:  node, Cluster: c.cfg.Cluster, Order: order,
+		Owner: drainer.Owner{
+			UID: owner, Namespace: c.namespaceOf(p.pool), Wake: func() { c.runner.Enqueue(types.NamespacedName{Name: pool}) },
+		},
+		Node: node, Cluster: c.cfg.Cluster, Order: order,
 		Cordon: func(ctx context.Context) (_ *corev1.Node, err error) {
 			node, err = c.begin(ctx, pool, node)
 			return node, err
@@ -213,7 +239,7 @@ func (c *Controller) drained(
 	if v.State != drain.Drained {
 		telemetry.Emit(ctx, c.cfg.Events, p.pool, machinev1alpha1.EventNodeDrainForced, fmt.Sprintf("%s; %s follows", report.Text, r.Value))
 	}
-	c.cfg.Drains.Drop(node.UID, aim)
+	c.cfg.Drains.Drop(c.ownerOf(node.UID), aim)
 	c.drains.forget(node.UID)
 	return nil
 }

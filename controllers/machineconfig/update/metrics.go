@@ -20,14 +20,15 @@ const (
 	resultForced  = "forced"
 )
 
-// counters count what this process has done.
-type counters struct {
+// Counters count what this process has done.
+type Counters struct {
 	assigned prometheus.Counter
 	drained  *prometheus.CounterVec
 }
 
-func newCounters() counters {
-	c := counters{
+// NewCounters returns Counters that are 0.
+func NewCounters() *Counters {
+	c := &Counters{
 		assigned: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mcf_machineconfigpool_assignments_total", Help: "Nodes that were assigned a configuration.",
 		}),
@@ -42,17 +43,17 @@ func newCounters() counters {
 }
 
 // Collectors return the metrics of pools. Those of each pool are calculated at each scrape from the
-// pools that this replica works on. While acts returns false this replica may have lost its slots
-// without a notice, and reports none.
-func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
-	return []prometheus.Collector{c.counts.assigned, c.counts.drained, telemetry.NewGauges(acts, c.shown, gauges()...)}
-}
-
-// shown returns the pools that have metrics.
-func (c *Controller) shown() []*v1alpha1.MachineConfigPool {
-	pools := slices.DeleteFunc(c.cfg.Pools.Pools(), func(p *v1alpha1.MachineConfigPool) bool { return !c.cfg.Owns(p) })
-	slices.SortFunc(pools, func(a, b *v1alpha1.MachineConfigPool) int { return cmp.Compare(a.Name, b.Name) })
-	return pools[:min(len(pools), mostPools)]
+// pools that this replica works on, which pools returns. While acts returns false this replica may
+// have lost its slots without a notice, and reports none.
+func (c *Counters) Collectors(acts func() bool, pools func() []*v1alpha1.MachineConfigPool) []prometheus.Collector {
+	shown := func() []*v1alpha1.MachineConfigPool {
+		all := pools()
+		slices.SortFunc(all, func(a, b *v1alpha1.MachineConfigPool) int {
+			return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+		})
+		return all[:min(len(all), mostPools)]
+	}
+	return []prometheus.Collector{c.assigned, c.drained, telemetry.NewGauges(acts, shown, gauges()...)}
 }
 
 func gauges() []telemetry.Gauge[*v1alpha1.MachineConfigPool] {

@@ -2,6 +2,7 @@ package update
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -20,6 +21,7 @@ type watches struct {
 	changed func(pool string)
 	node    func(before, after *corev1.Node)
 	kick    chan struct{}
+	most    int64 // how many bytes list returns; 0 is no bound
 
 	mu      sync.Mutex
 	wanted  map[string]string // selectors by pool
@@ -133,14 +135,28 @@ func small(node *corev1.Node) *corev1.Node {
 	return node
 }
 
-// list returns the Nodes that a selector selects as the API server has them.
-func (w *watches) list(ctx context.Context, selector string) (nodes []*corev1.Node, err error) {
+// The Nodes of a live list that are kept, and all that are read for it, may have so many times
+// Config.Most.
+const keptOfMost, readOfMost = 4, 64
+
+// list returns the Nodes that a selector selects as the API server has them, of which keep returns
+// true.
+func (w *watches) list(ctx context.Context, selector string, keep func(*corev1.Node) bool) (nodes []*corev1.Node, err error) {
+	kept := int64(0)
+	all := objectcache.PagesAtMost(w.most/keptOfMost*readOfMost, w.nodes.List)
 	err = decode.EachPage(ctx, "Nodes", func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
 		options.LabelSelector = selector
-		return w.nodes.List(ctx, options)
+		page, err := all(ctx, options)
+		if err == nil && w.most > 0 && kept > w.most {
+			err = fmt.Errorf("expected Nodes of together at most %d MiB, got more", w.most>>20)
+		}
+		return page, err
 	}, func(page *corev1.NodeList) {
 		for i := range page.Items {
-			nodes = append(nodes, small(&page.Items[i]))
+			if node := &page.Items[i]; keep(node) {
+				nodes = append(nodes, small(node))
+				kept += objectcache.SizeOf(node)
+			}
 		}
 	})
 	return nodes, err

@@ -66,11 +66,7 @@ func (c *Controller) otherPools(pool *v1alpha1.MachineConfigPool) []*v1alpha1.Ma
 
 // hold returns why no Node of a pool may begin an update; "" when Nodes may.
 func (c *Controller) hold(pool *v1alpha1.MachineConfigPool) string {
-	namespace := ""
-	if ref := pool.Spec.MachineRef; ref != nil {
-		namespace = ref.Namespace
-	}
-	why, held := c.cfg.Held(namespace)
+	why, held := c.cfg.Held(c.namespaceOf(pool))
 	if held && why == "" {
 		return "it is not known yet whether they are"
 	}
@@ -89,10 +85,10 @@ func (c *Controller) seeSelected(ctx context.Context, p *pass, isLive bool) (isK
 		return true, nil
 	}
 	if isLive {
-		p.sight.Nodes, err = c.watches.list(ctx, selector.String())
+		p.sight.Nodes, err = c.watches.list(ctx, selector.String(), c.isCached)
 	} else {
-		var nodes []*corev1.Node
-		if nodes, isKnown = c.watches.get(p.pool.Name, selector.String()); !isKnown {
+		nodes, isKnown := c.selected(p.pool.Name, selector)
+		if !isKnown {
 			return false, nil
 		}
 		for _, node := range nodes {
@@ -116,6 +112,26 @@ func (c *Controller) seeSelected(ctx context.Context, p *pass, isLive bool) (isK
 	return true, nil
 }
 
+// selected returns the cached Nodes that a pool selects. isKnown is false while they are not; the
+// pool is enqueued then.
+func (c *Controller) selected(pool string, selector labels.Selector) (nodes []*corev1.Node, isKnown bool) {
+	if c.cfg.Cluster.Name == "" {
+		return c.watches.get(pool, selector.String())
+	}
+	for _, node := range c.cfg.Cluster.Nodes.All() {
+		if selector.Matches(labels.Set(node.Labels)) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes, true
+}
+
+// isCached reports whether a Node is to be kept of a live list: of a cluster that has a name only
+// those that are cached, so that as many take memory at most.
+func (c *Controller) isCached(node *corev1.Node) bool {
+	return c.cfg.Cluster.Name == "" || c.cfg.Cluster.Nodes.Shows(node)
+}
+
 // seeReferred sees the Nodes of the machines that the pool refers to. A cached Node that is missing
 // in a live list counts as absent.
 func (c *Controller) seeReferred(ctx context.Context, p *pass, isLive bool) (isKnown bool, err error) {
@@ -133,7 +149,11 @@ func (c *Controller) seeReferred(ctx context.Context, p *pass, isLive bool) (isK
 		return c.nodes.Newest(node)
 	}
 	if isLive {
-		listed, err := c.watches.list(ctx, labels.Set{machinev1alpha1.LabelSlot: slot}.String())
+		selector := "" // Nodes of a cluster that has a name have no slot
+		if c.cfg.Cluster.Name == "" {
+			selector = labels.Set{machinev1alpha1.LabelSlot: slot}.String()
+		}
+		listed, err := c.watches.list(ctx, selector, c.isCached)
 		if err != nil {
 			return false, err
 		}

@@ -25,6 +25,7 @@ type roots struct {
 	view      *objectcache.View
 	metadata  metadata.Interface
 	namespace string // the only one that is served; "" means all
+	isWhole   bool   // the view has all machines of the namespace: none is read
 
 	mu    sync.Mutex
 	known map[types.UID]rooted // by Node
@@ -36,8 +37,8 @@ type rooted struct {
 	root    v1alpha1.MachineReference
 }
 
-func newRoots(view *objectcache.View, metadata metadata.Interface, namespace string) *roots {
-	return &roots{view: view, metadata: metadata, namespace: namespace, known: map[types.UID]rooted{}}
+func newRoots(view *objectcache.View, metadata metadata.Interface, namespace string, isWhole bool) *roots {
+	return &roots{view: view, metadata: metadata, namespace: namespace, isWhole: isWhole, known: map[types.UID]rooted{}}
 }
 
 func (r *roots) forget(node types.UID) {
@@ -63,6 +64,9 @@ func (r *roots) of(ctx context.Context, node *corev1.Node) (v1alpha1.MachineRefe
 	if err != nil {
 		return root, fmt.Errorf("find the MachineDeployment of Node %s: %w", node.Name, err)
 	}
+	if r.isWhole {
+		return root, nil // it may show the machine later
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known[node.UID] = rooted{ref, root}
@@ -75,6 +79,9 @@ func (r *roots) find(ctx context.Context, ref machinev1alpha1.MachineRef, node s
 		if root, ok := ownerref.RootOf(r.view, m); ok {
 			return stamp.ReferenceTo(root), nil
 		}
+	}
+	if r.isWhole {
+		return none, nil
 	}
 	m, err := r.read(ctx, "machines", ref.Namespace, ref.Name)
 	if err != nil || m == nil || m.Labels[machinev1alpha1.LabelNode] != node {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
@@ -18,21 +19,7 @@ import (
 // watch registers the handlers.
 func (c *Controller) watch() {
 	c.cfg.Pools.OnPool(c.poolChanged)
-	c.cfg.Cluster.Nodes.OnChange(func(before, after *corev1.Node) {
-		node := after
-		if after == nil {
-			node = before
-			c.forgetNode(before)
-		}
-		if !matters(before, after) || !c.refers() {
-			return
-		}
-		if ref, bound := machinev1alpha1.MachineOf(node); bound {
-			if m, known := c.cfg.View.Machines.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); known {
-				c.enqueueFor(m)
-			}
-		}
-	})
+	c.cfg.Cluster.Nodes.OnChange(c.cachedNodeChanged)
 	c.cfg.View.Machines.OnChange(func(before, after *machinev1alpha1.Machine) {
 		if !c.refers() {
 			return
@@ -60,6 +47,30 @@ func (c *Controller) watch() {
 			c.enqueueReferring(after.Namespace)
 		}
 	})
+}
+
+// cachedNodeChanged enqueues the pools that a Node in the cache of the cluster concerns: those that
+// refer to its machine, and where that cache has all Nodes, those that select it.
+func (c *Controller) cachedNodeChanged(before, after *corev1.Node) {
+	node := after
+	if after == nil {
+		node = before
+		c.forgetNode(before)
+	}
+	if !matters(before, after) {
+		return
+	}
+	if c.cfg.Cluster.Name != "" {
+		c.enqueueSelecting(before, after)
+	}
+	if !c.refers() {
+		return
+	}
+	if ref, bound := machinev1alpha1.MachineOf(node); bound {
+		if m, known := c.cfg.View.Machines.Get(types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}); known {
+			c.enqueueFor(m)
+		}
+	}
 }
 
 // HoldChanged enqueues the pools of this replica: deletions may be held now, or not any more.
@@ -102,6 +113,21 @@ func (c *Controller) enqueue(pool string) {
 // refers reports whether a pool refers to machines.
 func (c *Controller) refers() bool {
 	return slices.ContainsFunc(c.cfg.Pools.Pools(), func(p *v1alpha1.MachineConfigPool) bool { return p.Spec.MachineRef != nil })
+}
+
+// enqueueSelecting enqueues the pools that select a Node by labels, before its change or after it.
+func (c *Controller) enqueueSelecting(versions ...*corev1.Node) {
+	for _, pool := range c.cfg.Pools.Pools() {
+		if pool.Spec.MachineRef != nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(pool.Spec.NodeSelector)
+		if err == nil && slices.ContainsFunc(versions, func(node *corev1.Node) bool {
+			return node != nil && selector.Matches(labels.Set(node.Labels))
+		}) {
+			c.enqueue(pool.Name)
+		}
+	}
 }
 
 // enqueueReferring enqueues the pools that refer to something in a namespace.
@@ -194,6 +220,6 @@ func (c *Controller) leaveIfLost(name string) {
 func (c *Controller) leave(pool string) {
 	c.watches.drop(pool)
 	for _, node := range c.drains.leave(pool) {
-		c.cfg.Drains.Drop(node, aim)
+		c.cfg.Drains.Drop(c.ownerOf(node), aim)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
@@ -15,20 +16,29 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
-// Config is the configuration of a Cache. All fields are required.
+// Config is the configuration of a Cache. All fields but Namespace, Most and Failed are required.
 type Config struct {
 	// Client and Metadata list and watch in the target cluster.
 	Client   fleetclient.FleetV1alpha1Interface
 	Metadata metadata.Interface
-	// OwnsPool reports whether this replica may work on a pool now.
+	// OwnsPool reports whether this replica may work on a pool now, if the Standing of the pool
+	// permits it.
 	OwnsPool func(pool *v1alpha1.MachineConfigPool) bool
 	// Owns reports whether this replica may work on the KubeletConfig, or the ControllerConfig, of a
-	// name now.
+	// name now, if the Standing of the object permits it.
 	Owns func(name string) bool
+	// Namespace is the namespace of the control cluster whose target the cluster is; "" where it is
+	// that of all namespaces.
+	Namespace string
+	// Most is how many bytes the objects of a kind take at most, of a cluster whose API server may
+	// send any; 0 is no bound.
+	Most int64
+	// Failed is called with the error of each list that fails; nil if no function has to be called.
+	Failed func(err error)
 }
 
 // Validate returns an error that names the required fields that are not set.
-func (c Config) Validate() error { return required.Fields(c) }
+func (c Config) Validate() error { return required.Fields(c, "Namespace", "Most", "Failed") }
 
 // Pools are the pools that a Cache knows, as controllers of pools use them.
 type Pools interface {
@@ -63,17 +73,55 @@ func New(cfg Config) (*Cache, error) {
 		return nil, err
 	}
 	c := &Cache{cfg: cfg, kick: make(chan struct{}, 1)}
-	c.pools = newWatched[*v1alpha1.MachineConfigPool]("MachineConfigPools", objectcache.From(cfg.Client.MachineConfigPools()), c.again)
-	c.kubelets = newWatched[*v1alpha1.KubeletConfig]("KubeletConfigs", objectcache.From(cfg.Client.KubeletConfigs()), c.again)
-	c.controls = newWatched[*v1alpha1.ControllerConfig]("ControllerConfigs", objectcache.From(cfg.Client.ControllerConfigs()), c.again)
-	c.configs = newWatched[*v1alpha1.MachineConfig]("MachineConfigs", objectcache.From(cfg.Client.MachineConfigs()), c.again)
-	rendered := cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("renderedmachineconfigs"))
-	c.rendered = newWatched[*metav1.PartialObjectMetadata]("metadata of RenderedMachineConfigs", objectcache.From(rendered), c.again)
+	client, rendered := cfg.Client, cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("renderedmachineconfigs"))
+	c.pools = newWatched[*v1alpha1.MachineConfigPool]("MachineConfigPools", c.source(objectcache.From(client.MachineConfigPools())), c.again)
+	c.kubelets = newWatched[*v1alpha1.KubeletConfig]("KubeletConfigs", c.source(objectcache.From(client.KubeletConfigs())), c.again)
+	c.controls = newWatched[*v1alpha1.ControllerConfig]("ControllerConfigs", c.source(objectcache.From(client.ControllerConfigs())), c.again)
+	c.configs = newWatched[*v1alpha1.MachineConfig]("MachineConfigs", c.source(objectcache.From(client.MachineConfigs())), c.again)
+	c.rendered = newWatched[*metav1.PartialObjectMetadata](
+		"metadata of RenderedMachineConfigs", c.source(objectcache.From(rendered)), c.again)
 	// An object that appears may be the first one of this replica, and one that is removed the last.
-	c.pools.handle(func(before, after *v1alpha1.MachineConfigPool) { c.appeared(before == nil || after == nil) })
-	c.kubelets.handle(func(before, after *v1alpha1.KubeletConfig) { c.appeared(before == nil || after == nil) })
-	c.controls.handle(func(before, after *v1alpha1.ControllerConfig) { c.appeared(before == nil || after == nil) })
+	c.pools.handle(func(before, after *v1alpha1.MachineConfigPool) {
+		appeared(c, before, after, c.StandingOfPool)
+	})
+	c.kubelets.handle(func(before, after *v1alpha1.KubeletConfig) {
+		appeared(c, before, after, func(k *v1alpha1.KubeletConfig) Standing { return c.Standing(k) })
+	})
+	c.controls.handle(func(before, after *v1alpha1.ControllerConfig) {
+		appeared(c, before, after, func(o *v1alpha1.ControllerConfig) Standing { return c.Standing(o) })
+	})
 	return c, nil
+}
+
+// source returns a source as the Config wants it.
+func (c *Cache) source(from objectcache.Source) objectcache.Source {
+	if c.cfg.Most > 0 {
+		from = from.AtMost(c.cfg.Most)
+	}
+	if c.cfg.Failed == nil {
+		return from
+	}
+	list := from.List
+	from.List = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		found, err := list(ctx, options)
+		if err != nil && ctx.Err() == nil {
+			c.cfg.Failed(err)
+		}
+		return found, err
+	}
+	return from
+}
+
+// appeared has what this replica owns determined again if an object has appeared or was removed. If
+// its standing has changed, handlers are called, too.
+func appeared[T comparable](c *Cache, before, after T, standing func(T) Standing) {
+	var none T
+	switch {
+	case before == none || after == none:
+		c.again()
+	case standing(before) != standing(after):
+		c.Look()
+	}
 }
 
 // OnPool has f called with each pool that appears (before is nil), changes, or is removed (after is
@@ -116,9 +164,9 @@ func (c *Cache) hasSmall() bool {
 // needsLarge reports whether the replica owns something that MachineConfigs and
 // RenderedMachineConfigs are needed for.
 func (c *Cache) needsLarge() bool {
-	return slices.ContainsFunc(c.Pools(), c.cfg.OwnsPool) ||
-		slices.ContainsFunc(c.KubeletConfigs(), func(k *v1alpha1.KubeletConfig) bool { return c.cfg.Owns(k.Name) }) ||
-		c.ControllerConfig() != nil && c.OwnsControllerConfig()
+	return slices.ContainsFunc(c.Pools(), c.Owns) ||
+		slices.ContainsFunc(c.KubeletConfigs(), func(k *v1alpha1.KubeletConfig) bool { return c.cfg.Owns(k.Name) && c.Standing(k) == Own }) ||
+		c.OwnsControllerConfig()
 }
 
 // Pool returns a pool.
@@ -129,9 +177,14 @@ func (c *Cache) Pool(name string) (*v1alpha1.MachineConfigPool, bool) {
 // Pools returns all pools, in no order.
 func (c *Cache) Pools() []*v1alpha1.MachineConfigPool { return c.pools.objects().All() }
 
+// Owns reports whether this replica may work on a pool now.
+func (c *Cache) Owns(pool *v1alpha1.MachineConfigPool) bool {
+	return c.StandingOfPool(pool) == Own && c.cfg.OwnsPool(pool)
+}
+
 // Owned returns the pools that this replica may work on now.
 func (c *Cache) Owned() []*v1alpha1.MachineConfigPool {
-	return slices.DeleteFunc(c.Pools(), func(p *v1alpha1.MachineConfigPool) bool { return !c.cfg.OwnsPool(p) })
+	return slices.DeleteFunc(c.Pools(), func(p *v1alpha1.MachineConfigPool) bool { return !c.Owns(p) })
 }
 
 // KubeletConfigs returns all KubeletConfigs, in no order.
@@ -148,8 +201,12 @@ func (c *Cache) ControllerConfig() *v1alpha1.ControllerConfig {
 	return config
 }
 
-// OwnsControllerConfig reports whether this replica may work on the ControllerConfig now.
-func (c *Cache) OwnsControllerConfig() bool { return c.cfg.Owns(v1alpha1.ControllerConfigName) }
+// OwnsControllerConfig reports whether there is a ControllerConfig that this replica may work on
+// now.
+func (c *Cache) OwnsControllerConfig() bool {
+	config := c.ControllerConfig()
+	return config != nil && c.cfg.Owns(v1alpha1.ControllerConfigName) && c.Standing(config) == Own
+}
 
 // MachineConfigs returns all MachineConfigs, in no order.
 func (c *Cache) MachineConfigs() []*v1alpha1.MachineConfig { return c.configs.objects().All() }
@@ -182,12 +239,6 @@ func (c *Cache) announceAgain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.announced = false
-}
-
-func (c *Cache) appeared(or bool) {
-	if or {
-		c.again()
-	}
 }
 
 func (c *Cache) again() {

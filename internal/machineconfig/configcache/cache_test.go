@@ -33,6 +33,7 @@ type bench struct {
 	owned  map[string]bool // names of what the replica owns
 	events []string
 	gets   []string // paths of lists and watches
+	failed int      // lists
 }
 
 // RoundTrip records what is listed.
@@ -119,14 +120,22 @@ func (b *bench) put(resource, name string, labels map[string]any) {
 }
 
 // inBubble runs test with a Cache that runs.
-func inBubble(t *testing.T, test func(b *bench)) {
+func inBubble(t *testing.T, test func(b *bench)) { inBubbleOf(t, "", 0, test) }
+
+// inBubbleOf is inBubble with the Cache of a namespace.
+func inBubbleOf(t *testing.T, namespace string, most int64, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apiserver.New("t", time.Now), owned: map[string]bool{}}
 		clients := apiserver.ClientsThrough(b)
 		var err error
 		b.Cache, err = New(Config{
 			Client: clients.Configs, Metadata: clients.Metadata, Owns: b.owns,
-			OwnsPool: func(pool *v1alpha1.MachineConfigPool) bool { return b.owns(pool.Name) },
+			OwnsPool:  func(pool *v1alpha1.MachineConfigPool) bool { return b.owns(pool.Name) },
+			Namespace: namespace, Most: most, Failed: func(error) {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.failed++
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -261,6 +270,73 @@ func TestLookAnnouncesEverything(t *testing.T) {
 		b.mu.Unlock()
 		if n != 4 && n != 8 {
 			b.Errorf("%d announcements of 4 objects", n)
+		}
+	})
+}
+
+// A pool is for the namespace of its machines, and any object without is claimed. A claim is
+// reported like something new, because handlers have not acted on the object before.
+func TestWhatIsForANamespace(t *testing.T) {
+	inBubbleOf(t, "a", 0, func(b *bench) {
+		b.own("p", "own", "other", "claimed", "k")
+		for name, of := range map[string]string{"own": "a", "other": "b"} {
+			_, err := b.server.Put("machineconfigpools", map[string]any{
+				"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "MachineConfigPool",
+				"metadata": map[string]any{"name": name, "annotations": map[string]any{v1alpha1.AnnotationNamespace: "a"}},
+				"spec":     map[string]any{"machineRef": map[string]any{"kind": "MachineDeployment", "namespace": of, "name": "d"}},
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.put("kubeletconfigs", "k", nil)
+		names := func() (names []string) {
+			for _, pool := range b.Owned() {
+				names = append(names, pool.Name)
+			}
+			return names
+		}
+		if got := names(); !slices.Equal(got, []string{"own"}) {
+			b.Errorf("owned are %v, want the pool of the namespace's machines only", got)
+		}
+		pool, _ := b.Pool("p")
+		claimed := pool.DeepCopy()
+		b.Claim(claimed)
+		if is, was := b.StandingOfPool(claimed), b.StandingOfPool(pool); is != Own || was != Unclaimed {
+			b.Errorf("the standing is %d, and was %d", is, was)
+		}
+		b.mu.Lock()
+		b.events = nil
+		b.mu.Unlock()
+		b.server.Edit("machineconfigpools", "", "p", func(u *unstructured.Unstructured) { u.SetAnnotations(claimed.Annotations) })
+		synctest.Wait()
+		b.expect("~pool p", "+pool p", "+pool own", "+pool other", "+kubelet k")
+		b.server.Edit("kubeletconfigs", "", "k", func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{v1alpha1.AnnotationNamespace: "b"})
+		})
+		synctest.Wait()
+		kubelet, _ := b.KubeletConfig("k")
+		if got := b.Standing(kubelet); got != OfOther {
+			b.Errorf("the standing of an object with another namespace is %d", got)
+		}
+	})
+}
+
+// Of a cluster whose API server may send any objects so many are kept.
+func TestMostOfAKind(t *testing.T) {
+	inBubbleOf(t, "a", 64<<10, func(b *bench) {
+		if !b.Ready() || b.failed > 0 {
+			b.Fatal("few objects are not listed")
+		}
+		b.own("p")
+		b.server.Edit("machineconfigpools", "", "p", func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{v1alpha1.AnnotationNamespace: "a"})
+		})
+		b.put("machineconfigs", "large", map[string]any{"x": strings.Repeat("x", 200<<10)})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b.Ready() || b.failed == 0 {
+			b.Errorf("ready: %t after %d failed lists of more than 64 KiB, want it not to be", b.Ready(), b.failed)
 		}
 	})
 }

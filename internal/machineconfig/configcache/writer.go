@@ -24,9 +24,11 @@ type Writer struct {
 	configs *patch.Committer[*v1alpha1.MachineConfig]
 }
 
-// NewWriter returns a Writer.
-func NewWriter(client fleetclient.MachineConfigsGetter) *Writer {
-	return &Writer{client: client, configs: patch.New(func(string) patch.Patcher[*v1alpha1.MachineConfig] { return client.MachineConfigs() })}
+// NewWriter returns a Writer that remembers so many bytes of what it has written at most; 0 is no
+// bound.
+func NewWriter(client fleetclient.MachineConfigsGetter, most int64) *Writer {
+	return &Writer{client: client, configs: patch.NewSharing(patch.NewLatest[*v1alpha1.MachineConfig]().AtMost(most),
+		func(string) patch.Patcher[*v1alpha1.MachineConfig] { return client.MachineConfigs() })}
 }
 
 // Create creates a MachineConfig. Errors: those of the request; one that exists already, which the
@@ -39,7 +41,9 @@ func (w *Writer) Create(ctx context.Context, want *v1alpha1.MachineConfig) error
 		}
 		return fmt.Errorf("create MachineConfig %s: %w", want.Name, err)
 	}
-	w.configs.Wrote(created)
+	if created.Name == want.Name {
+		w.configs.Wrote(created)
+	}
 	klog.FromContext(ctx).Info("Created generated MachineConfig", "machineConfig", want.Name)
 	return nil
 }

@@ -62,9 +62,14 @@ func (l *live) start(ctx context.Context) {
 	ctx, l.end = context.WithCancel(ctx)
 	l.running.Go(func() { l.Run(ctx) })
 	l.running.Go(func() {
-		if l.identify(ctx) {
-			l.watch(ctx)
+		if !l.identify(ctx) {
+			return
 		}
+		if l.Begin != nil {
+			run := l.Begin()
+			l.running.Go(func() { run(ctx) })
+		}
+		l.watch(ctx)
 	})
 }
 

@@ -66,6 +66,9 @@ type Link struct {
 	// away, and when it is back.
 	Run            func(ctx context.Context)
 	OnServerChange func(f func())
+	// Begin is called when the cluster is identified, before the first Node is cached. The function
+	// that it returns runs until ctx ends, before the Nodes are removed. Nil if nothing has to run.
+	Begin func() (run func(ctx context.Context))
 }
 
 // Targets are the target clusters of the namespaces. New returns them; they are safe for concurrent

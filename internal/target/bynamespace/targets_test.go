@@ -45,6 +45,7 @@ type landscape struct {
 	mu     sync.Mutex
 	first  map[string]types.UID // clusters of namespaces
 	events []string             // of Nodes
+	work   []string             // that runs in clusters
 	log    []string
 }
 
@@ -104,7 +105,7 @@ func inLandscape(t *testing.T, selected Selection, test func(l *landscape)) {
 	})
 }
 
-func (l *landscape) connect(_ string, config *rest.Config, wrap transport.WrapperFunc) (*Link, error) {
+func (l *landscape) connect(namespace string, config *rest.Config, wrap transport.WrapperFunc) (*Link, error) {
 	server := l.clusters[config.Host]
 	if server == nil {
 		return nil, fmt.Errorf("no cluster at %s", config.Host)
@@ -112,10 +113,23 @@ func (l *landscape) connect(_ string, config *rest.Config, wrap transport.Wrappe
 	if _, isBounded := config.Transport.(*connection.Connection); !isBounded {
 		return nil, fmt.Errorf("want requests through a connection, which bounds answers, got %T", config.Transport)
 	}
-	return &Link{
+	link := &Link{
 		Cluster: target.New(apiserver.ClientsThrough(decode.PageTransport(wrap(server))).Core), Run: func(ctx context.Context) { <-ctx.Done() },
 		OnServerChange: func(func()) {},
-	}, nil
+	}
+	note := func(does string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.work = append(l.work, fmt.Sprintf("%s %s with %d Nodes", namespace, does, link.Cluster.Nodes.Len()))
+	}
+	link.Begin = func() func(context.Context) {
+		note("begins")
+		return func(ctx context.Context) {
+			<-ctx.Done()
+			note("ends")
+		}
+	}
+	return link, nil
 }
 
 func (l *landscape) identify(_ context.Context, namespace string, cluster types.UID) error {
@@ -210,6 +224,10 @@ func TestTargetsLastAsLongAsTheirUsers(t *testing.T) {
 		if want := []string{"one +node-1", "two +node-1", "two +node-2", "one -node-1", "two -node-1", "two -node-2"}; l.targets.Len() != 0 ||
 			!sameElements(l.events, want) {
 			t.Errorf("%d targets are open; got the events %v, want %v", l.targets.Len(), l.events, want)
+		}
+		want := []string{"one begins with 0 Nodes", "two begins with 0 Nodes", "one ends with 1 Nodes", "two ends with 2 Nodes"}
+		if !sameElements(l.work, want) {
+			t.Errorf("work in clusters: got %v, want %v", l.work, want)
 		}
 	})
 }

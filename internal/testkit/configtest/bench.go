@@ -72,6 +72,12 @@ func (r *Recorder) Take() []string {
 // Run runs test in a bubble.
 func Run(t *testing.T, test func(b *Bench)) {
 	t.Helper()
+	RunOf(t, "", test)
+}
+
+// RunOf is Run in the target cluster of a namespace.
+func RunOf(t *testing.T, namespace string, test func(b *Bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		b := &Bench{T: t, Server: apiserver.New("c", clock.RealClock{}.Now), Recorder: &Recorder{}, ctx: ctx, reads: map[string]int{}}
@@ -80,6 +86,7 @@ func Run(t *testing.T, test func(b *Bench)) {
 		b.Cache, err = configcache.New(configcache.Config{
 			Client: b.Configs, Metadata: b.Metadata,
 			OwnsPool: func(*v1alpha1.MachineConfigPool) bool { return b.owns() }, Owns: func(string) bool { return b.owns() },
+			Namespace: namespace,
 		})
 		if err != nil {
 			t.Fatal(err)
