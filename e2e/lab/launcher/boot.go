@@ -257,7 +257,7 @@ func (l *Launcher) define(ctx context.Context, cluster *controlplane.Cluster) er
 		return err
 	}
 	defer client.Close()
-	if cluster == l.target && l.options.MachineConfiguration {
+	if l.options.MachineConfiguration && (cluster != l.control || cluster == l.target && !l.options.landscape()) {
 		if err := l.installCRDs(ctx, client, fleetcrds.FS); err != nil {
 			return err
 		}

@@ -166,9 +166,8 @@ func (o *Options) validateClusters() error {
 	if o.Light < 0 || o.Light > mostLight {
 		errs = append(errs, fmt.Errorf("--light: expected 0 to %d, got %d", mostLight, o.Light))
 	}
-	if o.landscape() && (o.Replicas == 0 || o.Nodes > 0 || o.MachineConfiguration) {
-		errs = append(errs,
-			errors.New("--clusters above 2, or --light: expected it with --replicas, and without --nodes and --machine-configuration"))
+	if o.landscape() && (o.Replicas == 0 || o.Nodes > 0) {
+		errs = append(errs, errors.New("--clusters above 2, or --light: expected it with --replicas, and without --nodes"))
 	}
 	return errors.Join(errs...)
 }
