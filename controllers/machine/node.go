@@ -21,7 +21,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 )
 
 // nodes read and write the Nodes of machines.
@@ -30,8 +29,6 @@ type nodes struct {
 	own    clock.PassiveClock // of the process
 	memory *machineMemory
 	writes *nodeWriteLimit
-	// versions are those that passes have written: each decides again on what the API server returned.
-	versions *patch.Versions
 	claims   *memory[types.NamespacedName, claim] // that the cache does not show yet, by the keys of Nodes
 	// isUnlabeled is that of Config.
 	isUnlabeled func(name string) bool
@@ -42,7 +39,7 @@ type nodes struct {
 
 func newNodes(cfg Config, own clock.PassiveClock, remembered *machineMemory) *nodes {
 	return &nodes{
-		clock: cfg.Clock, own: own, memory: remembered, writes: newNodeWriteLimit(), versions: patch.NewVersions(),
+		clock: cfg.Clock, own: own, memory: remembered, writes: newNodeWriteLimit(),
 		claims: newMemory[types.NamespacedName, claim](), isUnlabeled: cfg.IsUnlabeled, events: cfg.Events, deletions: cfg.Deletions,
 	}
 }

@@ -109,7 +109,7 @@ func (n *nodes) patch(ctx context.Context, p *pass, patch *nodesync.Patch) (patc
 		return false, fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
 	p.cluster.Wrote(node, written)
-	n.versions.Wrote(written)
+	p.cluster.ByPasses.Wrote(node, written)
 	n.writes.wrote(writesOf{p.cluster.Name, node.UID}, n.clock.Now())
 	wasWritten := p.world.Node.Written
 	n.note(p, written)

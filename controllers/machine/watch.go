@@ -116,13 +116,13 @@ func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node)
 	switch {
 	case after == nil:
 		of.Written.Forget(before.UID)
-		c.nodes.versions.Forget(before.UID)
+		of.ByPasses.Forget(before.UID)
 		c.nodes.writes.forget(writesOf{of.Name, before.UID})
 		c.nodes.claims.forget(of.Key(before.Name))
 		c.enqueueOnNode(of, before.Name)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):
 		c.eachOnNode(of, after.Name, func(key types.NamespacedName) {
-			c.runner.EnqueueUnless(key, func() bool { return c.nodes.versions.Shown(after) })
+			c.runner.EnqueueUnless(key, func() bool { return of.ByPasses.Shown(after) })
 		})
 	}
 }

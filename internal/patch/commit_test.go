@@ -143,7 +143,9 @@ func TestOwnVersions(t *testing.T) {
 		}
 		m = written
 	}
-	version := func(v string) *v1alpha1.Machine { return change(m, func(m *v1alpha1.Machine) { m.ResourceVersion = v }) }
+	version := func(v string) *v1alpha1.Machine {
+		return change(m, func(m *v1alpha1.Machine) { m.ResourceVersion = v })
+	}
 	write(c, "a")     // 8
 	write(c, "b")     // 9
 	write(other, "c") // 10

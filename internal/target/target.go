@@ -88,6 +88,9 @@ type Cluster struct {
 	Nodes *objectcache.Nodes
 	// Written are the Nodes that this process has written and Nodes does not show yet.
 	Written *patch.Latest[*corev1.Node]
+	// ByPasses are the versions of Nodes that passes of machines have written: such a pass decides again
+	// on what the API server has returned.
+	ByPasses *patch.Versions
 	// Reach returns what this process knows of the cluster's API server; nil means that it is not
 	// checked.
 	Reach func() reach.Fact
@@ -106,7 +109,10 @@ func (c *Cluster) Ahead() time.Duration {
 
 // New creates a Cluster whose Nodes the caller provides.
 func New(client kubernetes.Interface) *Cluster {
-	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node](), Written: patch.NewLatest[*corev1.Node]()}
+	return &Cluster{
+		Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node](), Written: patch.NewLatest[*corev1.Node](),
+		ByPasses: patch.NewVersions(),
+	}
 }
 
 // mostWritten is how many bytes a Node has at most that Wrote remembers. One has about 4 kB without
