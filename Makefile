@@ -55,7 +55,7 @@ help: ## Show this list
 	  /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: build-fleet build-daemon build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
+build: build-lab build-fleet build-daemon ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
 
 .PHONY: build-fleet
 build-fleet:

@@ -83,7 +83,7 @@ func checkFleet(ctx context.Context, o checkOptions, client kubernetes.Interface
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	want := membership.Expected{Fleet: o.fleet, Slots: o.slots, Replicas: o.leastReplicas}
-	wrong := errors.New("sessions may renew their Leases less often than that; increase --timeout")
+	wrong := errors.New("sessions may renew their Leases less often than that; increase --timeout, for example to 30s")
 	var before []coordinationv1.Lease // of a list that succeeded: to an empty one every session is new
 	for isListed := false; ; {
 		now, err := listLeases(ctx, o, client)
@@ -102,7 +102,7 @@ func checkFleet(ctx context.Context, o checkOptions, client kubernetes.Interface
 		select {
 		case <-c.After(membership.CheckAfter(now)):
 		case <-ctx.Done():
-			return fmt.Errorf("expected fleet %s to work within %s, got: %w; see docs/operations/fleet.md", o.fleet, o.timeout, wrong)
+			return fmt.Errorf("expected the fleet %q to work within %s, got: %w; see docs/operations/fleet.md", o.fleet, o.timeout, wrong)
 		}
 	}
 }

@@ -173,8 +173,8 @@ func (o *options) validate() error {
 	check(o.server.Profiling || !o.server.ContentionProfiling,
 		"--contention-profiling: expected --profiling with it, got none; set both or neither")
 	check(o.kubeconfigs.Target != replica.NoTarget || o.kubeconfigs.Control != "",
-		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are",
-		replica.InCluster, replica.NoTarget)
+		"--control-kubeconfig: expected a file or %s where no target cluster is given, by --target=%s or --target-kubeconfig=%s, got none; "+
+			"name the cluster that has the Machine objects", replica.InCluster, o.target, replica.NoTarget)
 	return errors.Join(append(errs, validateFleet(&o.Fleet), validateMachine(&o.Machine), validateHealth(&o.Health), validateSafety(&o.Safety),
 		validateConfigs(&o.Configs), o.logs.Validate())...)
 }

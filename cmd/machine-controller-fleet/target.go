@@ -25,10 +25,10 @@ const (
 
 // resolveTarget sets the options that --target stands for, and reports whether its value is one of
 // those that exist. check records what other flags have to be.
-func (o *options) resolveTarget(check func(ok bool, format string, args ...any)) bool {
+func (o *options) resolveTarget(check func(ok bool, format string, args ...any)) (isKnown bool) {
 	check(o.target == targetKubeconfig || o.kubeconfigs.Target == "" || o.kubeconfigs.Target == replica.NoTarget,
 		"--target-kubeconfig: expected none with --target=%s, got %q; remove one of them", o.target, o.kubeconfigs.Target)
-	shardBy := assignment.ByDeployment
+	shardBy, isKnown := assignment.ByDeployment, true
 	switch o.target {
 	case targetKubeconfig:
 	case targetControl:
@@ -44,7 +44,7 @@ func (o *options) resolveTarget(check func(ok bool, format string, args ...any))
 			"--shard-by: expected %s with --target=%s, got %q; a target cluster has one owner",
 			assignment.ByNamespace, targetByNamespace, o.Fleet.ShardBy)
 	default:
-		return false
+		isKnown = false
 	}
 	if o.NamespaceSelector != "" {
 		shardBy = assignment.ByNamespace
@@ -59,7 +59,7 @@ func (o *options) resolveTarget(check func(ok bool, format string, args ...any))
 		check(err == nil, "--target-refused-networks: expected networks such as 169.254.0.0/16, got %q", text)
 		o.Targets.Refused = append(o.Targets.Refused, network)
 	}
-	return true
+	return isKnown
 }
 
 // checkNamespaceSelector records what is wrong with --namespace-selector, or with other flags next

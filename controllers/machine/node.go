@@ -29,7 +29,7 @@ type nodes struct {
 	own    clock.PassiveClock // of the process
 	memory *machineMemory
 	writes *nodeWriteLimit
-	claims   *memory[types.NamespacedName, claim] // that the cache does not show yet, by the keys of Nodes
+	claims *memory[types.NamespacedName, claim] // that the cache does not show yet, by the keys of Nodes
 	// isUnlabeled is that of Config.
 	isUnlabeled func(name string) bool
 	unbound     unbound // Nodes that are bound to no machine

@@ -68,7 +68,7 @@ func TestScaleDownLeavesAReceiptOfEachMachineAndOneEventOfTheRoot(t *testing.T) 
 		b.pass(time.Minute)
 		lines := r.lines(b.T)
 		for _, line := range lines {
-			want := receipt.Reason{Rule: receipt.ScaledDown, Evidence: "8 machines for 1 replicas, selected by rule 7 name"}
+			want := receipt.Reason{Rule: receipt.ScaledDown, Evidence: "8 machines for 1 replicas, first in the order of deletion by: name"}
 			if line.Kind != receipt.Machine || line.Namespace != "n" || line.UID == "" || line.Outcome != receipt.Accepted || line.Reason != want {
 				b.Errorf("receipt %+v", line)
 			}

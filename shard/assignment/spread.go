@@ -33,7 +33,7 @@ func ParseShardBy(text string) (ShardBy, error) {
 	case ByDeployment, ByNamespace:
 		return by, nil
 	default:
-		return "", fmt.Errorf("shard by: expected %q or %q, got %q", ByDeployment, ByNamespace, text)
+		return "", fmt.Errorf("expected %q or %q, got %q", ByDeployment, ByNamespace, text)
 	}
 }
 

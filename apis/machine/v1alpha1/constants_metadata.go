@@ -24,10 +24,10 @@ const (
 	//
 	// On: Machines. By: fleet. Value: name of a Node. See: architecture.md.
 	LabelNode = "node"
-	// LabelName is by convention the name of the MachineDeployment. Machines with one value are
-	// replaced one at a time when they fail.
+	// LabelName is by convention the name of the MachineDeployment. The cluster-autoscaler needs it;
+	// the fleet decides nothing by it.
 	//
-	// On: Machines. By: user, in the template. Value: name of a MachineDeployment. See: limits.md.
+	// On: Machines. By: user, in the template. Value: name of a MachineDeployment. See: autoscaler.md.
 	LabelName = "name"
 	// LabelMachineTemplateHash distinguishes the MachineSets of one MachineDeployment. It is on the
 	// sets, in their selectors and templates, and on their Machines.

@@ -36,15 +36,15 @@ type rule struct {
 // rules are the order of deletion: the first rule that distinguishes two machines decides.
 func rules() []rule {
 	return []rule{
-		{"1 not preserved, then preserved automatically, then preserved by request", func(a, b rankKey) int {
+		{"not preserved, then preserved automatically, then preserved by request", func(a, b rankKey) int {
 			return cmp.Compare(a.preserved, b.preserved)
 		}},
-		{"2 preservation that ends earlier", func(a, b rankKey) int { return a.expiry.Compare(b.expiry) }},
-		{"3 lower priority annotation", func(a, b rankKey) int { return cmp.Compare(a.priority, b.priority) }},
-		{"4 marked for deletion, the earlier mark first", compareMarks},
-		{"5 phase, the least useful first", func(a, b rankKey) int { return cmp.Compare(a.phase, b.phase) }},
-		{"6 older", func(a, b rankKey) int { return a.created.Compare(b.created) }},
-		{"7 name", func(a, b rankKey) int { return strings.Compare(a.name, b.name) }},
+		{"preservation that ends earlier", func(a, b rankKey) int { return a.expiry.Compare(b.expiry) }},
+		{"lower priority annotation", func(a, b rankKey) int { return cmp.Compare(a.priority, b.priority) }},
+		{"marked for deletion, the earlier mark first", compareMarks},
+		{"phase, the least useful first", func(a, b rankKey) int { return cmp.Compare(a.phase, b.phase) }},
+		{"older", func(a, b rankKey) int { return a.created.Compare(b.created) }},
+		{"name", func(a, b rankKey) int { return strings.Compare(a.name, b.name) }},
 	}
 }
 

@@ -65,7 +65,7 @@ func selectedBy(w World, m, kept *v1alpha1.Machine) string {
 	first, second := keyOf(w, m), keyOf(w, kept)
 	for _, r := range rules() {
 		if r.compare(first, second) != 0 {
-			return ", selected by rule " + r.name
+			return ", first in the order of deletion by: " + r.name
 		}
 	}
 	return ""

@@ -59,13 +59,13 @@ func TestEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
 	}{
 		{
 			"scaled down, by age", func() World { return reasonWorld(2, "m", "n", "o") },
-			receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, selected by rule 6 older"},
+			receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, first in the order of deletion by: older"},
 		},
 		{"scaled down, by priority", func() World {
 			w := reasonWorld(2, "n", "m", "o")
 			w.Owned[1].Annotations[v1alpha1.AnnotationPriority] = "2"
 			return w
-		}, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, selected by rule 3 lower priority annotation"}},
+		}, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, first in the order of deletion by: lower priority annotation"}},
 		{"scaled down to none", func() World { return reasonWorld(0, "m") }, receipt.Reason{
 			Rule: receipt.ScaledDown, Evidence: "1 machines for 0 replicas",
 		}},
