@@ -64,6 +64,12 @@ func (l *Lab) SetLightFault(ctx context.Context, name string, fault LightFault) 
 	return send(ctx, http.MethodPut, l.Endpoint("light")+"/clusters/"+url.PathEscape(name)+"/fault", bytes.NewReader(body), nil)
 }
 
+// ReplaceLight replaces a light cluster by an empty one with the same address, CA and credentials.
+// Connections stay open.
+func (l *Lab) ReplaceLight(ctx context.Context, name string) error {
+	return send(ctx, http.MethodPost, l.Endpoint("light")+"/clusters/"+url.PathEscape(name)+"/replace", nil, nil)
+}
+
 // Usage counts the requests of one user to a light cluster: how many requests, and how many watches
 // that are open.
 type Usage struct {

@@ -47,7 +47,7 @@ func (c *Cluster) bearer(bearer string) (user authenticationv1.UserInfo, ok bool
 	is, known := c.tokens[bearer]
 	c.mu.Unlock()
 	if known {
-		secret := c.server.Get("secrets", is.secret.Namespace, is.secret.Name)
+		secret := c.api().Get("secrets", is.secret.Namespace, is.secret.Name)
 		if secret == nil || secret.GetUID() != is.secretUID {
 			return user, false
 		}
@@ -64,7 +64,7 @@ func (c *Cluster) bearer(bearer string) (user authenticationv1.UserInfo, ok bool
 
 // isBootstrapToken reports whether a Secret has the token, and it has not expired.
 func (c *Cluster) isBootstrapToken(id, secret string) bool {
-	o := c.server.Get("secrets", metav1.NamespaceSystem, "bootstrap-token-"+id)
+	o := c.api().Get("secrets", metav1.NamespaceSystem, "bootstrap-token-"+id)
 	if o == nil {
 		return false
 	}
@@ -101,7 +101,7 @@ func (c *Cluster) issueToken(
 	if bound == nil || bound.Kind != "Secret" {
 		return nil, apierrors.NewBadRequest("boundObjectRef: expected a Secret: a light cluster has no other tokens")
 	}
-	secret := c.server.Get("secrets", namespace, bound.Name)
+	secret := c.api().Get("secrets", namespace, bound.Name)
 	if secret == nil {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, bound.Name)
 	}

@@ -44,14 +44,14 @@ type Config struct {
 // Cluster is a light cluster. New returns one.
 type Cluster struct {
 	name    string
-	server  *apiserver.Server
 	clock   clock.WithTicker
 	log     *slog.Logger
 	address string
 	tls     *tls.Config
 
 	mu      sync.Mutex
-	tokens  map[string]token // of service accounts
+	server  *apiserver.Server // by api
+	tokens  map[string]token  // of service accounts
 	fault   Fault
 	changed chan struct{}    // closed when the fault changes
 	usage   map[string]Usage // by user
@@ -77,24 +77,39 @@ func New(cfg Config, clk clock.WithTicker, log *slog.Logger) (*Cluster, error) {
 	}
 	c := &Cluster{
 		name:    cfg.Name,
-		server:  apiserver.New(uuid.NewString()[:8], clk.Now),
 		clock:   clk,
 		log:     log,
 		address: cfg.Listen,
-		tokens:  map[string]token{},
 		usage:   map[string]Usage{},
 		changed: make(chan struct{}),
 		tls: &tls.Config{
 			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: authority,
 		},
 	}
+	c.Replace()
+	return c, nil
+}
+
+// Replace replaces the cluster by another one, which is empty, behind the same address, with the
+// same CA. Watches that are open stay at the earlier one until their connections end.
+func (c *Cluster) Replace() {
+	other := apiserver.New(uuid.NewString()[:8], c.clock.Now)
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
-		apiserver.Add(c.server, &corev1.Namespace{
+		apiserver.Add(other, &corev1.Namespace{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name},
 			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		})
 	}
-	return c, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server, c.tokens = other, map[string]token{}
+}
+
+// api returns the server in memory.
+func (c *Cluster) api() *apiserver.Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.server
 }
 
 // Run serves the cluster until ctx ends. Errors: it cannot listen.
@@ -122,7 +137,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case err := <-served:
 			return fmt.Errorf("light cluster %s: %w", c.name, err)
 		case <-ticker.C():
-			c.server.Trim(historyFor)
+			c.api().Trim(historyFor)
 			c.collect()
 		}
 	}
@@ -130,15 +145,15 @@ func (c *Cluster) Run(ctx context.Context) error {
 
 // collect removes the Leases and pods of Nodes that do not exist.
 func (c *Cluster) collect() {
-	for _, o := range c.server.List("leases") {
-		if o.GetNamespace() == corev1.NamespaceNodeLease && c.server.Get("nodes", "", o.GetName()) == nil {
-			c.server.Remove("leases", o.GetNamespace(), o.GetName())
+	for _, o := range c.api().List("leases") {
+		if o.GetNamespace() == corev1.NamespaceNodeLease && c.api().Get("nodes", "", o.GetName()) == nil {
+			c.api().Remove("leases", o.GetNamespace(), o.GetName())
 		}
 	}
-	for _, o := range c.server.List("pods") {
+	for _, o := range c.api().List("pods") {
 		node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
-		if node != "" && c.server.Get("nodes", "", node) == nil {
-			c.server.Remove("pods", o.GetNamespace(), o.GetName())
+		if node != "" && c.api().Get("nodes", "", node) == nil {
+			c.api().Remove("pods", o.GetNamespace(), o.GetName())
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // evict deletes a pod if the budgets that select it allow that. Errors: those of the eviction API.
 func (c *Cluster) evict(ctx context.Context, namespace, name string, eviction *policyv1.Eviction) error {
-	pods := c.server.Core().CoreV1().Pods(namespace)
+	pods := c.api().Core().CoreV1().Pods(namespace)
 	pod, err := pods.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (c *Cluster) evict(ctx context.Context, namespace, name string, eviction *p
 
 // budgetsOf returns the disruption budgets that select a pod.
 func (c *Cluster) budgetsOf(pod *corev1.Pod) (all []*policyv1.PodDisruptionBudget, err error) {
-	for _, o := range c.server.List("poddisruptionbudgets") {
+	for _, o := range c.api().List("poddisruptionbudgets") {
 		if o.GetNamespace() != pod.Namespace {
 			continue
 		}
@@ -85,6 +85,6 @@ func (c *Cluster) disrupt(ctx context.Context, budget *policyv1.PodDisruptionBud
 		budget.Status.DisruptedPods = map[string]metav1.Time{}
 	}
 	budget.Status.DisruptedPods[pod.Name] = metav1.NewTime(c.clock.Now().Truncate(time.Second))
-	_, err := c.server.Core().PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})
+	_, err := c.api().Core().PolicyV1().PodDisruptionBudgets(budget.Namespace).UpdateStatus(ctx, budget, metav1.UpdateOptions{})
 	return err
 }

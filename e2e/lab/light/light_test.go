@@ -244,6 +244,23 @@ func TestTwoClustersOfOneNameDiffer(t *testing.T) {
 	}
 }
 
+func TestReplacedClusterIsEmptyAndAnother(t *testing.T) {
+	b := newBed(t)
+	uid := func() types.UID {
+		is, err := b.admin().CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is.UID
+	}
+	apiserver.Add(b.server, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+	before := uid()
+	b.Replace()
+	if uid() == before || len(b.server.List("nodes")) > 0 {
+		t.Errorf("after it was replaced: UID %s, before %s, Nodes %v", uid(), before, b.server.List("nodes"))
+	}
+}
+
 func TestThrottledServerRefusesRequests(t *testing.T) {
 	b := newBed(t)
 	client := b.admin()

@@ -93,7 +93,7 @@ func (c *Cluster) own(user authenticationv1.UserInfo, r *http.Request) (given an
 
 // pass has the server in memory answer a request.
 func (c *Cluster) pass(w http.ResponseWriter, r *http.Request) {
-	answer, err := c.server.RoundTrip(r)
+	answer, err := c.api().RoundTrip(r)
 	if err != nil {
 		refuse(w, err)
 		return

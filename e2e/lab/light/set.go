@@ -17,8 +17,9 @@ import (
 
 // Set has the clusters of one process.
 type Set struct {
-	// Listen is the address at which faults are set, with PUT /clusters/NAME/fault and a Fault, and at
-	// which GET /clusters returns the Usage by cluster and user.
+	// Listen is the address at which faults are set, with PUT /clusters/NAME/fault and a Fault, a
+	// cluster is replaced by an empty one, with POST /clusters/NAME/replace, and GET /clusters returns
+	// the Usage by cluster and user.
 	Listen   string   `json:"listen"`
 	Clusters []Config `json:"clusters"`
 }
@@ -67,6 +68,8 @@ func (s Set) Run(ctx context.Context, clk clock.WithTicker, log *slog.Logger) er
 	return group.Wait()
 }
 
+const unknownCluster = "no light cluster has that name"
+
 // control returns the handler by which faults are set and usage is read.
 func control(all map[string]*Cluster) http.Handler {
 	mux := http.NewServeMux()
@@ -78,12 +81,20 @@ func control(all map[string]*Cluster) http.Handler {
 		}
 		write(w, http.StatusOK, usage)
 	})
+	mux.HandleFunc("POST /clusters/{name}/replace", func(w http.ResponseWriter, r *http.Request) {
+		c := all[r.PathValue("name")]
+		if c == nil {
+			http.Error(w, unknownCluster, http.StatusNotFound)
+			return
+		}
+		c.Replace()
+	})
 	mux.HandleFunc("PUT /clusters/{name}/fault", func(w http.ResponseWriter, r *http.Request) {
 		c := all[r.PathValue("name")]
 		var fault Fault
 		switch err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&fault); {
 		case c == nil:
-			http.Error(w, "no light cluster has that name", http.StatusNotFound)
+			http.Error(w, unknownCluster, http.StatusNotFound)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		default:
