@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/simulated/cloudapi"
 )
 
 const (
@@ -74,7 +75,34 @@ func (l *landscape) measureFleets(ctx context.Context) (err error) {
 	fmt.Printf("\nVMs touched in clusters that moved without other changes: %d of %d; new ones: %d; created twice: %d\n",
 		touched, len(vms), len(after)-len(vms)+touched, twice)
 	l.rows.add("fleets_vms_touched", float64(touched), "VMs")
-	return err
+	return errors.Join(err, l.checkCalls())
+}
+
+// checkCalls has the checker of fault tests read the calls of the cloud, of one fleet after the
+// other: slots and epochs are those of a fleet.
+func (l *landscape) checkCalls() error {
+	calls, err := l.lab.Cloud.Calls()
+	if err != nil {
+		return err
+	}
+	faults := 0
+	for _, fleet := range []string{harness.Fleet, second} {
+		of := slices.DeleteFunc(slices.Clone(calls), func(c cloudapi.Call) bool {
+			actor, known := check.ParseActor(c.Caller)
+			return known && !isReplicaOf(actor.Replica, fleet)
+		})
+		report := check.Check(check.History{Calls: of})
+		fmt.Printf("%s: %d calls of the cloud checked, faults: %q\n", fleet, report.Calls, report.Faults)
+		faults += len(report.Faults)
+	}
+	l.rows.add("fleets_faults", float64(faults), "faults")
+	return nil
+}
+
+// isReplicaOf reports whether a replica is one of the fleet whose first replica, or which, has the
+// name.
+func isReplicaOf(replica, fleet string) bool {
+	return strings.HasPrefix(replica, strings.TrimSuffix(fleet, "0"))
 }
 
 // vms returns the VMs of clusters, by their ID.
@@ -115,7 +143,7 @@ func (l *landscape) moveTo(ctx context.Context, name, fleet, label string, moved
 		for _, r := range requests {
 			actor, known := check.ParseActor(r.UserAgent)
 			_, is := changed[r.Namespace]
-			switch mine := strings.HasPrefix(actor.Replica, strings.TrimSuffix(fleet, "0")); {
+			switch mine := isReplicaOf(actor.Replica, fleet); {
 			case !known || !is || !r.IsWrite() || r.Code >= http.StatusMultipleChoices:
 			case !mine && r.Resource == "leases" && r.Name == v1alpha1.LeaseMachineController:
 				released[r.Namespace] = r.At
