@@ -43,8 +43,8 @@ type clusterClients struct {
 }
 
 // bytesOfConfiguration bounds the objects of a kind of machine configuration that are kept of a
-// namespace's target cluster, whose API server may send any.
-const bytesOfConfiguration = 16 << 20
+// namespace's target cluster, whose API server may send any; MachineConfigs have more.
+const bytesOfConfiguration = 4 << 20
 
 // clusterConfiguration is machine configuration in one target cluster: its caches and controllers.
 // Its name is that of the cluster: a namespace, beyond which nothing is read or done, or "".

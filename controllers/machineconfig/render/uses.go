@@ -53,7 +53,7 @@ func (c *Controller) live(ctx context.Context, pool string) (all []*v1alpha1.Ren
 
 // nodesOfMost is how many times Config.Most the metadata of all Nodes may have, of which nothing
 // but names is kept.
-const nodesOfMost = 16
+const nodesOfMost = 64
 
 // names returns which of the RenderedMachineConfigs Nodes, Machines and templates of machines name.
 func (c *Controller) names(ctx context.Context, of map[string]bool) (names []string, err error) {

@@ -48,7 +48,7 @@ type Config struct {
 	// Cluster has all Nodes where it has a name. The Nodes that pools select in another one are
 	// watched for each pool.
 	Cluster *target.Cluster
-	// Most is how many bytes the Nodes that a pass reads take at most; 0 is no bound.
+	// Most is how many bytes the written Nodes take at most that are remembered; 0 is no bound.
 	Most int64
 	// View has the objects of the control cluster in this replica's slots; where Cluster has a name
 	// these are all of Namespace. Metadata reads others, from the API server, in Namespace; "" means
@@ -116,7 +116,6 @@ func New(cfg Config) (*Controller, error) {
 		roots: newRoots(cfg.View, cfg.Metadata, cfg.Namespace, cfg.Cluster.Name != ""),
 	}
 	c.watches = newWatches(cfg.Cluster.Client.CoreV1().Nodes(), c.enqueue, c.nodeChanged)
-	c.watches.most = keptOfMost * cfg.Most
 	var err error
 	c.runner, err = runner.QueueOf(cfg.Share, runner.Config[types.NamespacedName]{
 		Name: runner.MachineConfigUpdate, LogKey: telemetry.KeyPool, Reconcile: c.reconcile, Workers: cfg.Workers, WorkersPerTenant: cfg.Workers,

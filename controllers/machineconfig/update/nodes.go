@@ -21,7 +21,6 @@ type watches struct {
 	changed func(pool string)
 	node    func(before, after *corev1.Node)
 	kick    chan struct{}
-	most    int64 // how many bytes list returns; 0 is no bound
 
 	mu      sync.Mutex
 	wanted  map[string]string // selectors by pool
@@ -135,20 +134,18 @@ func small(node *corev1.Node) *corev1.Node {
 	return node
 }
 
-// The Nodes of a live list that are kept, and all that are read for it, may have so many times
-// Config.Most.
-const keptOfMost, readOfMost = 4, 64
-
 // list returns the Nodes that a selector selects as the API server has them, of which keep returns
-// true.
-func (w *watches) list(ctx context.Context, selector string, keep func(*corev1.Node) bool) (nodes []*corev1.Node, err error) {
+// true. Those that are read, and that are kept, have so many bytes together at most; 0 is no bound.
+func (w *watches) list(
+	ctx context.Context, selector string, keep func(*corev1.Node) bool, mostRead, mostKept int64,
+) (nodes []*corev1.Node, err error) {
 	kept := int64(0)
-	all := objectcache.PagesAtMost(w.most/keptOfMost*readOfMost, w.nodes.List)
+	all := objectcache.PagesAtMost(mostRead, w.nodes.List)
 	err = decode.EachPage(ctx, "Nodes", func(ctx context.Context, options metav1.ListOptions) (*corev1.NodeList, error) {
 		options.LabelSelector = selector
 		page, err := all(ctx, options)
-		if err == nil && w.most > 0 && kept > w.most {
-			err = fmt.Errorf("expected Nodes of together at most %d MiB, got more", w.most>>20)
+		if err == nil && mostKept > 0 && kept > mostKept {
+			err = fmt.Errorf("expected Nodes of together at most %d MiB, got more", mostKept>>20)
 		}
 		return page, err
 	}, func(page *corev1.NodeList) {

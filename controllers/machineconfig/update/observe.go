@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/join/stamp"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update/candidates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // sight contains what a pass has read of the Nodes that its pool selects or refers to, before it is
@@ -85,7 +86,7 @@ func (c *Controller) seeSelected(ctx context.Context, p *pass, isLive bool) (isK
 		return true, nil
 	}
 	if isLive {
-		p.sight.Nodes, err = c.watches.list(ctx, selector.String(), c.isCached)
+		p.sight.Nodes, err = c.list(ctx, selector.String())
 	} else {
 		nodes, isKnown := c.selected(p.pool.Name, selector)
 		if !isKnown {
@@ -126,10 +127,22 @@ func (c *Controller) selected(pool string, selector labels.Selector) (nodes []*c
 	return nodes, true
 }
 
-// isCached reports whether a Node is to be kept of a live list: of a cluster that has a name only
-// those that are cached, so that as many take memory at most.
-func (c *Controller) isCached(node *corev1.Node) bool {
-	return c.cfg.Cluster.Name == "" || c.cfg.Cluster.Nodes.Shows(node)
+// bytesOfList bounds what is read for one live list of the Nodes of a cluster that has a name.
+const bytesOfList = 1 << 30
+
+// list returns the Nodes that a selector selects as the API server has them. Of a cluster that has
+// a name, whose API server may send any, these are only those that are cached, which are bounded,
+// and take about as much memory.
+func (c *Controller) list(ctx context.Context, selector string) ([]*corev1.Node, error) {
+	cluster := c.cfg.Cluster
+	if cluster.Name == "" {
+		return c.watches.list(ctx, selector, func(*corev1.Node) bool { return true }, 0, 0)
+	}
+	most := int64(1 << 20)
+	for _, node := range cluster.Nodes.All() {
+		most += 2 * objectcache.SizeOf(node)
+	}
+	return c.watches.list(ctx, selector, cluster.Nodes.Shows, bytesOfList, most)
 }
 
 // seeReferred sees the Nodes of the machines that the pool refers to. A cached Node that is missing
@@ -153,7 +166,7 @@ func (c *Controller) seeReferred(ctx context.Context, p *pass, isLive bool) (isK
 		if c.cfg.Cluster.Name == "" {
 			selector = labels.Set{machinev1alpha1.LabelSlot: slot}.String()
 		}
-		listed, err := c.watches.list(ctx, selector, c.isCached)
+		listed, err := c.list(ctx, selector)
 		if err != nil {
 			return false, err
 		}

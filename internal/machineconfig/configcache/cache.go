@@ -31,7 +31,7 @@ type Config struct {
 	// that of all namespaces.
 	Namespace string
 	// Most is how many bytes the objects of a kind take at most, of a cluster whose API server may
-	// send any; 0 is no bound.
+	// send any, and MachineConfigs four times as many; 0 is no bound.
 	Most int64
 	// Failed is called with the error of each list that fails; nil if no function has to be called.
 	Failed func(err error)
@@ -74,12 +74,15 @@ func New(cfg Config) (*Cache, error) {
 	}
 	c := &Cache{cfg: cfg, kick: make(chan struct{}, 1)}
 	client, rendered := cfg.Client, cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("renderedmachineconfigs"))
-	c.pools = newWatched[*v1alpha1.MachineConfigPool]("MachineConfigPools", c.source(objectcache.From(client.MachineConfigPools())), c.again)
-	c.kubelets = newWatched[*v1alpha1.KubeletConfig]("KubeletConfigs", c.source(objectcache.From(client.KubeletConfigs())), c.again)
-	c.controls = newWatched[*v1alpha1.ControllerConfig]("ControllerConfigs", c.source(objectcache.From(client.ControllerConfigs())), c.again)
-	c.configs = newWatched[*v1alpha1.MachineConfig]("MachineConfigs", c.source(objectcache.From(client.MachineConfigs())), c.again)
+	c.pools = newWatched[*v1alpha1.MachineConfigPool](
+		"MachineConfigPools", c.source(objectcache.From(client.MachineConfigPools()), 1), c.again)
+	c.kubelets = newWatched[*v1alpha1.KubeletConfig]("KubeletConfigs", c.source(objectcache.From(client.KubeletConfigs()), 1), c.again)
+	c.controls = newWatched[*v1alpha1.ControllerConfig](
+		"ControllerConfigs", c.source(objectcache.From(client.ControllerConfigs()), 1), c.again)
+	c.configs = newWatched[*v1alpha1.MachineConfig](
+		"MachineConfigs", c.source(objectcache.From(client.MachineConfigs()), configsOfMost), c.again)
 	c.rendered = newWatched[*metav1.PartialObjectMetadata](
-		"metadata of RenderedMachineConfigs", c.source(objectcache.From(rendered)), c.again)
+		"metadata of RenderedMachineConfigs", c.source(objectcache.From(rendered), 1), c.again)
 	// An object that appears may be the first one of this replica, and one that is removed the last.
 	c.pools.handle(func(before, after *v1alpha1.MachineConfigPool) {
 		appeared(c, before, after, c.StandingOfPool)
@@ -93,10 +96,13 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// source returns a source as the Config wants it.
-func (c *Cache) source(from objectcache.Source) objectcache.Source {
+// configsOfMost is how many times Config.Most MachineConfigs may have: they have contents of files.
+const configsOfMost = 4
+
+// source returns a source as the Config wants it, of objects that may have so many times Most.
+func (c *Cache) source(from objectcache.Source, timesMost int64) objectcache.Source {
 	if c.cfg.Most > 0 {
-		from = from.AtMost(c.cfg.Most)
+		from = from.AtMost(timesMost * c.cfg.Most)
 	}
 	if c.cfg.Failed == nil {
 		return from

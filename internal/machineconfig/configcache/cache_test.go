@@ -329,10 +329,10 @@ func TestMostOfAKind(t *testing.T) {
 			b.Fatal("few objects are not listed")
 		}
 		b.own("p")
+		b.put("machineconfigs", "large", map[string]any{"x": strings.Repeat("x", 600<<10)})
 		b.server.Edit("machineconfigpools", "", "p", func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{v1alpha1.AnnotationNamespace: "a"})
 		})
-		b.put("machineconfigs", "large", map[string]any{"x": strings.Repeat("x", 200<<10)})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if b.Ready() || b.failed == 0 {
