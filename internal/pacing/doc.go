@@ -14,7 +14,8 @@
 // goroutine waits for a sync.Mutex, so that a request that is sent under one would never be
 // answered there.
 //
-// Turns have a Mutex for each key, so that what concerns one does not wait for what concerns another.
+// Turns have a Mutex for each key, so that what concerns one does not wait for what concerns
+// another.
 //
 // Not guaranteed: that waiting goroutines get the lock in the order of their calls.
 //

@@ -115,40 +115,6 @@ func TestOneKeyIsNeverReconciledTwiceAtATime(t *testing.T) {
 	})
 }
 
-// TestKnownEventsEnqueueNothing: whether a pass knows what has happened is asked when it has ended.
-func TestKnownEventsEnqueueNothing(t *testing.T) {
-	for name, known := range map[string]bool{"known": true, "unknown": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var runs, written atomic.Int32
-				r := start(t, Config[string]{Reconcile: func(context.Context, string) (Result, error) {
-					runs.Add(1)
-					time.Sleep(time.Second)
-					written.Store(1) // the pass learns only now of what it has written
-					return Result{}, nil
-				}})
-				happens := func() { r.EnqueueUnless("key", func() bool { return known && written.Load() > 0 }) }
-				happens() // before any pass
-				elapse(500 * time.Millisecond)
-				happens()
-				elapse(time.Minute)
-				happens()
-				elapse(time.Minute)
-				want := int32(3)
-				if known {
-					want = 1
-				}
-				if got := runs.Load(); got != want {
-					t.Errorf("%d runs, want %d", got, want)
-				}
-				if len(r.inWork) > 0 {
-					t.Errorf("keys that have no pass: %v", r.inWork)
-				}
-			})
-		})
-	}
-}
-
 func TestAPanicIsAnErrorOfItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics := NewMetrics(prometheus.NewRegistry())

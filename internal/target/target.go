@@ -88,8 +88,8 @@ type Cluster struct {
 	Nodes *objectcache.Nodes
 	// Written are the Nodes that this process has written and Nodes does not show yet.
 	Written *patch.Latest[*corev1.Node]
-	// ByPasses are the versions of Nodes that passes of machines have written: such a pass decides again
-	// on what the API server has returned.
+	// ByPasses are the versions of Nodes that passes of machines have written: such a pass decides
+	// again on what the API server has returned.
 	ByPasses *patch.Versions
 	// Reach returns what this process knows of the cluster's API server; nil means that it is not
 	// checked.

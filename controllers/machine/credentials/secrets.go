@@ -296,7 +296,8 @@ func (s *Secrets) known(use secretUse) (secret secretAt, fresh bool) {
 	return known, s.cfg.Clock.Since(known.at) <= secretTTL
 }
 
-// note remembers a Secret as read now, in a turn that the caller holds, unless it was dropped since.
+// note remembers a Secret as read now, in a turn that the caller holds, unless it was dropped
+// since.
 func (s *Secrets) note(use secretUse, secret *corev1.Secret) secretAt {
 	noted := secretAt{secret: secret, print: secretwatch.Print(secret), at: s.cfg.Clock.Now(), size: secret.Size()}
 	s.mu.Lock()

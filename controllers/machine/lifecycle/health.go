@@ -368,8 +368,8 @@ func isEvidenceDue(w World) bool {
 	return w.Evidence.MayAsk && !w.Reach.Away && missing == "" && isUnreachable(w)
 }
 
-// shownEvidence returns what a text about an unreachable Node ends with: what the cloud has reported
-// of its VM; "" when that is nothing.
+// shownEvidence returns what a text about an unreachable Node ends with: what the cloud has
+// reported of its VM; "" when that is nothing.
 func shownEvidence(w World) string {
 	if w.Evidence.Text == "" || !isUnreachable(w) {
 		return ""

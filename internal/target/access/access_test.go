@@ -72,7 +72,7 @@ func TestRead(t *testing.T) {
 			},
 			want: valid,
 		},
-		"token of its own, next to the other Secret": {data: config("https://a.example", ca, "token: T"), token: renewed, want: valid},
+		"own token, next to the other Secret": {data: config("https://a.example", ca, "token: T"), token: renewed, want: valid},
 		"largest values": {
 			data: parts(KeyCA, strings.Repeat("x", MaxBytes), KeyToken, "", KeyClientCert, "x", KeyClientKey, strings.Repeat("x", maxKey)),
 			want: Access{Server: "https://a.example", CA: strings.Repeat("x", MaxBytes), ClientCert: "x", ClientKey: strings.Repeat("x", maxKey)},
