@@ -64,6 +64,18 @@ func TestExitCodes(t *testing.T) {
 		{args: "check --replicas=0", code: exitUsage, errs: "machine-controller-fleet check: --replicas: expected more than 0"},
 		{args: "check --control-kubeconfig=/does/not/exist", code: exitFailed, errs: "machine-controller-fleet check: read the kubeconfig: "},
 		{args: "leave --control-kubeconfig=/does/not/exist", code: exitFailed, errs: "machine-controller-fleet leave: read the kubeconfig: "},
+		{
+			args: "leave --target=here", code: exitUsage,
+			errs: `machine-controller-fleet leave: --target: expected kubeconfig, control, none or namespace, got "here"`,
+		},
+		{
+			args: "leave --target=namespace --target-kubeconfig=a", code: exitUsage,
+			errs: "machine-controller-fleet leave: --target-kubeconfig: expected none with --target=namespace",
+		},
+		{
+			args: "leave --target=namespace --control-kubeconfig=/does/not/exist", code: exitFailed,
+			errs: "machine-controller-fleet leave: read the kubeconfig: ",
+		},
 		{args: "completion bash --slots=1", code: exitUsage, errs: "machine-controller-fleet completion bash: unknown flag: --slots\n"},
 	} {
 		_, errs, code := executed(t, tc.ended, strings.Fields(tc.args)...)

@@ -17,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
 )
 
@@ -27,6 +28,11 @@ const leaveCommand = "leave"
 type leaveOptions struct {
 	controlKubeconfig, targetKubeconfig string
 	fleet, fleetNamespace, namespace    string
+
+	target          string // the value of --target
+	selection       bynamespace.Selection
+	refusedNetworks []string
+	byNamespace     *replica.TargetOptions // nil if all namespaces have one target cluster, or none
 }
 
 // newLeaveCommand returns the command that gives the machines of a stopped fleet back to Machine
@@ -43,6 +49,9 @@ func newLeaveCommand() *cobra.Command {
 		if err := set.Complete(); err != nil {
 			return err
 		}
+		if err := o.complete(); err != nil {
+			return err
+		}
 		return failed(runLeave(cmd.Context(), o, cmd.OutOrStdout()))
 	}
 	return cmd
@@ -56,10 +65,37 @@ func (o *leaveOptions) declare(cmd *cobra.Command) *flags.Set {
 		"kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
 	g.String(&o.targetKubeconfig, "target-kubeconfig", "",
 		"kubeconfig of the cluster with the Nodes; empty means the one that this runs in, none means that there is no such cluster")
+	declareTargets(g, &o.target, &o.selection, &o.refusedNetworks)
 	g.String(&o.fleet, "fleet-name", "fleet", "name of the fleet")
 	g.String(&o.fleetNamespace, "fleet-namespace", defaultFleetNamespace, "namespace of the control cluster with the fleet's Leases")
-	g.String(&o.namespace, "namespace", "", "the only namespace to leave, whose Nodes keep their slot labels; empty means all")
+	g.String(&o.namespace, "namespace", "",
+		"the only namespace to leave; its Nodes keep their slot labels in a cluster of all namespaces; empty means all")
 	return set
+}
+
+// complete sets what --target stands for. Errors: invalid flags.
+func (o *leaveOptions) complete() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.target == targetKubeconfig || o.targetKubeconfig == "" || o.targetKubeconfig == replica.NoTarget,
+		"--target-kubeconfig: expected none with --target=%s, got %q; remove one of them", o.target, o.targetKubeconfig)
+	of := parseTargets(o.selection, o.refusedNetworks, check)
+	switch o.target {
+	case targetKubeconfig:
+	case targetControl:
+		o.targetKubeconfig = o.controlKubeconfig
+	case targetNone:
+		o.targetKubeconfig = replica.NoTarget
+	case targetByNamespace:
+		o.targetKubeconfig, o.byNamespace = replica.NoTarget, &of
+	default:
+		check(false, "--target: expected kubeconfig, control, none or namespace, got %q; correct it", o.target)
+	}
+	return errors.Join(errs...)
 }
 
 // runLeave hands the machines back, and prints the result.
@@ -72,7 +108,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 		},
 	}
 	controlFile := o.controlKubeconfig
-	if controlFile == "" {
+	if controlFile == "" && o.byNamespace == nil {
 		controlFile = o.targetKubeconfig
 	}
 	control, err := unfenced(controlFile, leaveCommand)
@@ -91,6 +127,11 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
+	}
+	if o.byNamespace != nil {
+		cfg.OpenTarget = func(ctx context.Context, namespace string) (metadata.Interface, func(), error) {
+			return replica.OpenTarget(ctx, cfg.Client, *o.byNamespace, namespace)
+		}
 	}
 	report, err := handback.Leave(ctx, cfg)
 	fmt.Fprintf(out, "Cleaned %d objects, released %d Leases.\n", report.Objects, report.Leases)

@@ -68,16 +68,7 @@ func (o *options) declareClusters(g *flags.Group) {
 		"kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
 	g.String(&o.kubeconfigs.Target, "target-kubeconfig", "",
 		"kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster")
-	g.String(&o.target, "target", targetKubeconfig, "which cluster the VMs join: kubeconfig (that of --target-kubeconfig, "+
-		"for all namespaces), control (the one with the Machine objects), none, or namespace (the one that Secrets of each namespace name)")
-	g.String(&o.Targets.Select.Secret, "target-secret", replica.DefaultOptions().Targets.Select.Secret, "with --target=namespace, "+
-		"name of the Secret in each namespace that has the key kubeconfig, or the keys server, ca.crt and token or tls.crt and tls.key")
-	g.String(&o.Targets.Select.Labels, "target-secret-selector", "",
-		"with --target=namespace, label selector of that Secret, of which the newest counts; then --target-secret has no effect")
-	g.String(&o.Targets.Select.Token, "target-token-secret", "", "with --target=namespace, name of the Secret in each namespace whose key "+
-		"token is used in the place of a kubeconfig's token file, such as shoot-access-machine-controller-manager")
-	g.List(&o.refusedNetworks, "target-refused-networks", texts(replica.DefaultOptions().Targets.Refused),
-		"with --target=namespace, networks in CIDR notation, separated by commas, in which no API server of a target cluster and no proxy may be")
+	declareTargets(g, &o.target, &o.Targets.Select, &o.refusedNetworks)
 	g.String(&o.Namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.String(&o.namespaceSwitch, "namespace-switch", switchNone, "what switches the fleet on and off in each namespace: none, "+
 		"or deployment (the Deployment machine-controller-manager there, by its replicas; without it the namespace is off)")

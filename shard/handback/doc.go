@@ -6,6 +6,6 @@
 // so that no rollout begins. It may be interrupted and repeated.
 //
 // Guarantees: it begins only when no session of the fleet lives, and prevents dead sessions from
-// resuming; the Leases are released last. Not guaranteed: that a fleet that is started again
-// meanwhile does nothing.
+// resuming, or for one namespace when the fleet has released the Leases there; the Leases are
+// released last. Not guaranteed: that a fleet that is started again meanwhile does nothing.
 package handback

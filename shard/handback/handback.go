@@ -10,9 +10,9 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,12 +33,16 @@ const (
 	rounds = 5
 )
 
-// Config is the configuration of Leave. All fields but Namespace and Target are required.
+// Config is the configuration of Leave. All fields but Namespace, Target and OpenTarget are
+// required.
 type Config struct {
 	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil if
 	// there is none.
 	Client           kubernetes.Interface
 	Metadata, Target metadata.Interface
+	// OpenTarget connects to the target cluster of a namespace that has its own, until release is
+	// called; nil where all namespaces have the same, or none.
+	OpenTarget func(ctx context.Context, namespace string) (nodes metadata.Interface, release func(), err error)
 	// Fleet is the fleet's name, FleetNamespace where its Leases are, and Identity its holderIdentity
 	// on the Leases of Machine Controller Manager.
 	Fleet, FleetNamespace, Identity string
@@ -65,21 +69,31 @@ type LivingError struct {
 // Error returns the sessions and what to do.
 func (e *LivingError) Error() string {
 	return fmt.Sprintf(
-		"expected the fleet to be stopped, but these sessions renew their Leases: %s; scale the fleet to 0 replicas and try again",
+		"expected the fleet to be stopped, but these sessions renew their Leases: %s; scale the fleet to 0 replicas and try again, "+
+			"or have no fleet select the namespace that is to be left",
 		strings.Join(e.Sessions, ", "),
 	)
 }
 
 // Validate returns an error that names the fields that are missing.
-func (c Config) Validate() error { return required.Fields(c, "Namespace", "Target") }
+func (c Config) Validate() error { return required.Fields(c, "Namespace", "Target", "OpenTarget") }
 
 // Leave gives the machines back. Errors: fields that are missing, *LivingError while a session
-// lives, and those of the API servers.
+// lives that serves what is left, and those of the API servers. A target cluster of one namespace
+// that cannot be connected to holds nothing up.
 func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return report, err
 	}
-	if err := endSessions(ctx, cfg); err != nil {
+	held, err := holds(ctx, cfg)
+	if err == nil && held {
+		err = endSessions(ctx, cfg)
+	}
+	if err != nil {
+		return report, err
+	}
+	namespaces, err := namespacesOf(ctx, cfg)
+	if err != nil {
 		return report, err
 	}
 	kinds := []schema.GroupVersionResource{
@@ -89,20 +103,41 @@ func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 		v1alpha1.SchemeGroupVersion.WithResource("machineclasses"),
 	}
 	for _, kind := range kinds {
-		n, err := clean(ctx, cfg.Metadata.Resource(kind).Namespace(cfg.Namespace), cfg.Metadata.Resource(kind), false)
+		n, err := clean(ctx, objects{list: cfg.Metadata.Resource(kind).Namespace(cfg.Namespace), write: cfg.Metadata.Resource(kind)})
 		if report.Objects += n; err != nil {
 			return report, fmt.Errorf("remove the fleet's labels and annotations from %s: %w", kind.Resource, err)
 		}
 	}
 	if cfg.Namespace == "" && cfg.Target != nil { // a Node has no reference to the namespace of its machine
-		nodes := cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-		n, err := clean(ctx, nodes, nodes, true)
+		n, err := clean(ctx, nodesOf(cfg.Target, ""))
 		if report.Objects += n; err != nil {
 			return report, fmt.Errorf("remove the fleet's label from nodes: %w", err)
 		}
 	}
+	n, failed := cleanTargets(ctx, cfg, namespaces)
+	report.Objects += n
 	report.Leases, err = releaseLeases(ctx, cfg)
-	return report, err
+	return report, errors.Join(err, failed)
+}
+
+// holds reports whether the fleet may act in what is left: in all namespaces, or in one if it holds
+// a Lease of Machine Controller Manager there.
+func holds(ctx context.Context, cfg Config) (bool, error) {
+	if cfg.Namespace == "" {
+		return true, nil
+	}
+	for _, name := range leasesOfMCM() {
+		lease, err := cfg.Client.CoordinationV1().Leases(cfg.Namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return true, nil // the fleet may be about to create it
+		case err != nil:
+			return false, fmt.Errorf("read Lease %s/%s: %w", cfg.Namespace, name, err)
+		case lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == cfg.Identity:
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // endSessions ensures that no session of the fleet lives: it clears the holder of dead sessions'
@@ -158,15 +193,23 @@ func endSessions(ctx context.Context, cfg Config) error {
 	return &LivingError{Sessions: living}
 }
 
-// clean removes the fleet's labels and annotations from all objects of a kind, and returns their
-// number. Of a Node only the label is removed.
-func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.Getter, isNode bool) (cleaned int, err error) {
+// objects are those of a kind.
+type objects struct {
+	list     metadata.ResourceInterface
+	write    metadata.Getter
+	isNode   bool
+	selector string                   // of labels
+	isOurs   func(metav1.Object) bool // nil if all are
+}
+
+// clean removes the fleet's labels and annotations from objects, and returns their number.
+func clean(ctx context.Context, of objects) (cleaned int, err error) {
 	for range rounds {
-		unclean, err := listUnclean(ctx, list, isNode)
+		unclean, err := of.listUnclean(ctx)
 		if err != nil || len(unclean) == 0 {
 			return cleaned, err
 		}
-		done, err := cleanAll(ctx, unclean, write, isNode)
+		done, err := of.cleanAll(ctx, unclean)
 		if cleaned += done; err != nil {
 			return cleaned, err
 		}
@@ -177,15 +220,12 @@ func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.
 }
 
 // listUnclean lists the objects with labels or annotations of the fleet.
-func listUnclean(ctx context.Context, list metadata.ResourceInterface, isNode bool) (found []metav1.PartialObjectMetadata, err error) {
-	options := metav1.ListOptions{Limit: page}
-	if isNode {
-		options.LabelSelector = v1alpha1.LabelSlot
-	}
-	err = decode.UntilPage(ctx, "objects of the fleet", options, list.List,
+func (o objects) listUnclean(ctx context.Context) (found []metav1.PartialObjectMetadata, err error) {
+	options := metav1.ListOptions{Limit: page, LabelSelector: o.selector}
+	err = decode.UntilPage(ctx, "objects of the fleet", options, o.list.List,
 		func(part *metav1.PartialObjectMetadataList, _ []*decode.Failure) bool {
 			for i := range part.Items {
-				if cleaningPatch(&part.Items[i]) != nil {
+				if cleaningPatch(&part.Items[i]) != nil && (o.isOurs == nil || o.isOurs(&part.Items[i])) {
 					found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 						Namespace: part.Items[i].Namespace, Name: part.Items[i].Name, UID: part.Items[i].UID,
 						ResourceVersion: part.Items[i].ResourceVersion, Labels: part.Items[i].Labels, Annotations: part.Items[i].Annotations,
@@ -218,23 +258,23 @@ func cleaningPatch(o metav1.Object) map[string]any {
 	return patch
 }
 
-func cleanAll(ctx context.Context, objects []metav1.PartialObjectMetadata, write metadata.Getter, isNode bool) (done int, err error) {
+func (o objects) cleanAll(ctx context.Context, all []metav1.PartialObjectMetadata) (done int, err error) {
 	var mu sync.Mutex
 	var errs []error
 	var running sync.WaitGroup
 	turns := make(chan struct{}, parallel)
-	for i := range objects {
+	for i := range all {
 		turns <- struct{}{}
 		running.Go(func() {
 			defer func() { <-turns }()
-			err := cleanOne(ctx, &objects[i], write, isNode)
+			err := o.cleanOne(ctx, &all[i])
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
 				done++
 			case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err): // these are tried again in the next round
-				errs = append(errs, fmt.Errorf("%s/%s: %w", objects[i].Namespace, objects[i].Name, err))
+				errs = append(errs, fmt.Errorf("%s/%s: %w", all[i].Namespace, all[i].Name, err))
 			}
 		})
 	}
@@ -245,29 +285,37 @@ func cleanAll(ctx context.Context, objects []metav1.PartialObjectMetadata, write
 	return done, errors.Join(errs...)
 }
 
-func cleanOne(ctx context.Context, o *metav1.PartialObjectMetadata, write metadata.Getter, isNode bool) error {
-	metadata := cleaningPatch(o)
-	metadata["uid"] = o.UID
-	if !isNode { // a Node has many writers
-		metadata["resourceVersion"] = o.ResourceVersion
+func (o objects) cleanOne(ctx context.Context, one *metav1.PartialObjectMetadata) error {
+	metadata := cleaningPatch(one)
+	metadata["uid"] = one.UID
+	if !o.isNode { // a Node has many writers
+		metadata["resourceVersion"] = one.ResourceVersion
 	}
 	data, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encode the patch: %w", err)
 	}
-	_, err = write.Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{})
+	_, err = o.write.Namespace(one.Namespace).Patch(ctx, one.Name, types.MergePatchType, data, metav1.PatchOptions{})
 	return err
 }
 
+// leasesOfMCM returns the names of the Leases of Machine Controller Manager in each namespace.
+func leasesOfMCM() []string { return []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} }
+
 // releaseLeases releases the Leases of Machine Controller Manager that the fleet holds.
 func releaseLeases(ctx context.Context, cfg Config) (released int, err error) {
-	list, err := cfg.Client.CoordinationV1().Leases(cfg.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, fmt.Errorf("list Leases: %w", err)
+	var all []coordinationv1.Lease
+	for _, name := range leasesOfMCM() { // the fleet itself may list these only
+		list, err := cfg.Client.CoordinationV1().Leases(cfg.Namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
+		})
+		if err != nil {
+			return 0, fmt.Errorf("list Leases %s: %w", name, err)
+		}
+		all = append(all, list.Items...)
 	}
-	for _, lease := range list.Items {
-		ofMCM := lease.Name == v1alpha1.LeaseManager || lease.Name == v1alpha1.LeaseMachineController
-		if holder := lease.Spec.HolderIdentity; !ofMCM || holder == nil || *holder != cfg.Identity {
+	for _, lease := range all {
+		if holder := lease.Spec.HolderIdentity; holder == nil || *holder != cfg.Identity {
 			continue
 		}
 		none, second := "", int32(1)

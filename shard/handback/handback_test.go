@@ -1,8 +1,10 @@
 package handback
 
 import (
+	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +122,76 @@ func TestLeaveRefusesWhileASessionLives(t *testing.T) {
 			}
 			if !tc.renews && err != nil || (report.Objects > 0) == tc.renews {
 				t.Errorf("%s objects cleaned, %v", strconv.Itoa(report.Objects), err)
+			}
+		})
+	}
+}
+
+// Of the target clusters of namespaces the Nodes of their machines are cleaned. One that cannot be
+// connected to holds up no other, and no Lease.
+func TestNodesOfTheTargetsOfNamespacesAreCleaned(t *testing.T) {
+	for _, namespace := range []string{"", "n"} {
+		cfg, control := config(lease("n", v1alpha1.LeaseManager, "us", nil), lease("n", v1alpha1.LeaseMachineController, "us", nil))
+		apiserver.Add(control, object(v1alpha1.SchemeGroupVersion.String(), "Machine", "away"))
+		node := func(name, machine string) *metav1.PartialObjectMetadata {
+			o := object("v1", "Node", "")
+			o.Name, o.Annotations[v1alpha1.AnnotationMachine] = name, machine
+			return o
+		}
+		nodes := apiserver.Recording(node("ours", "n/one/u"), node("of-another", "other/one/u"), node("of-none", ""))
+		released := false
+		cfg.Namespace, cfg.Target = namespace, nil
+		cfg.OpenTarget = func(_ context.Context, namespace string) (metadata.Interface, func(), error) {
+			if namespace != "n" {
+				return nil, nil, errors.New("it does not answer")
+			}
+			return nodes.Metadata(), func() { released = true }, nil
+		}
+		report, err := Leave(t.Context(), cfg)
+		if (err != nil) != (namespace == "") || err != nil && !strings.Contains(err.Error(), "namespace away keep annotations of the fleet") {
+			t.Errorf("namespace %q: got the error %v", namespace, err)
+		}
+		want := Report{Objects: 5, Leases: 2} // with the Machine of the other namespace
+		if namespace != "" {
+			want.Objects--
+		}
+		if report != want || !released {
+			t.Errorf("namespace %q: %+v, released: %t, want %+v", namespace, report, released, want)
+		}
+		for name, cleaned := range map[string]bool{"ours": true, "of-another": false, "of-none": false} {
+			is := nodes.Get("nodes", "", name)
+			_, labeled := is.GetLabels()[v1alpha1.LabelSlot]
+			_, bound := is.GetAnnotations()[v1alpha1.AnnotationMachine]
+			if labeled == cleaned || bound == cleaned || len(is.GetFinalizers()) != 1 {
+				t.Errorf("Node %s: %+v", name, is)
+			}
+		}
+	}
+}
+
+// One namespace can be left while the fleet serves others, when it holds no Lease there.
+func TestANamespaceIsLeftWhileSessionsLive(t *testing.T) {
+	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
+	for _, tc := range []struct {
+		name, namespace, manager, controller string // holders of the Leases; "-" stands for no Lease
+		leaves                               bool
+	}{
+		{name: "released", namespace: "n", manager: "", controller: "them", leaves: true},
+		{name: "one is held", namespace: "n", manager: "", controller: "us"},
+		{name: "one does not exist", namespace: "n", manager: "", controller: "-"},
+		{name: "all namespaces", manager: "", controller: ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg, control := config(lease("n", v1alpha1.LeaseManager, tc.manager, nil), lease("home", "fleet-session-a", "a_12345", ofSession))
+			if tc.controller != "-" {
+				apiserver.Add(control, lease("n", v1alpha1.LeaseMachineController, tc.controller, nil))
+			}
+			control.Refuse("update leases", apierrors.NewConflict(schema.GroupResource{}, "fleet-session-a", errors.New("it was renewed")))
+			cfg.Namespace = tc.namespace
+			wall, _ := cfg.Clock.(*clocktesting.FakeClock)
+			report, err := leaveStepping(t, cfg, wall, 15*time.Second)
+			if _, lives := errors.AsType[*LivingError](err); lives == tc.leaves || tc.leaves && (err != nil || report.Objects != 3) {
+				t.Errorf("%+v, %v", report, err)
 			}
 		})
 	}
