@@ -60,7 +60,8 @@ func main() {
 		"what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, "+
 			"as cpu does; cpu and scale take 20 minutes and are measured only when they are named; tracing, scrape, "+
 			"driver and machineconfig start additional labs")
-	flag.StringVar(&o.sizes, "scale-sizes", "1000x20", "`numbers` of machines and of their MachineDeployments for the part scale, separated by commas")
+	flag.StringVar(&o.sizes, "scale-sizes", "1000x20",
+		"`numbers` of machines and of their MachineDeployments for the part scale, separated by commas")
 	flag.StringVar(&o.fleets, "scale-replicas", "1,3,8", "`numbers` of replicas for the part scale, separated by commas")
 	flag.Parse()
 	missed, err := bench(ctx, o)

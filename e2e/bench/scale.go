@@ -53,7 +53,8 @@ func measureScale(ctx context.Context, lab *harness.Lab, o options, s sample) er
 			if err != nil {
 				return err
 			}
-			fmt.Printf("\n%d machines in %d MachineDeployments, %d replicas:\n\n%s", size.total(), size.deployments, replicas, stepTable(floor, steps))
+			fmt.Printf("\n%d machines in %d MachineDeployments, %d replicas:\n\n%s",
+				size.total(), size.deployments, replicas, stepTable(floor, steps))
 			for i, step := range steps {
 				step.addTo(s, fmt.Sprintf("_of_%d_by_%d", size.total(), replicas), floor[i])
 			}
@@ -285,7 +286,8 @@ func stepTable(floor, steps []step) string {
 		}
 		p50, p99 := "-", "-"
 		if len(s.reactions) > 0 {
-			p50, p99 = fmt.Sprint(percentile(s.reactions, 50).Round(time.Millisecond)), fmt.Sprint(percentile(s.reactions, 99).Round(time.Millisecond))
+			p50, p99 = fmt.Sprint(percentile(s.reactions, 50).Round(time.Millisecond)),
+				fmt.Sprint(percentile(s.reactions, 99).Round(time.Millisecond))
 		}
 		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t%s\t%.0f MB\t\n", s.what, s.took.Seconds(), floor[i].took.Seconds(),
 			s.took.Seconds()/floor[i].took.Seconds(), writes, tokens, reads, float64(all)/float64(s.machines), p50, p99, s.resident/1e6)

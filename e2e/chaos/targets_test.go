@@ -82,8 +82,9 @@ func targetFaults() []targetFault {
 		}, end: rotateTarget},
 	}
 	for name, f := range map[string]harness.Fault{
-		"its link is cut": harness.Cut(harness.Both), "answers are cut": harness.Cut(harness.Answers), "connections are refused": harness.Refuse(),
-		"its link is slow": harness.Delay(2*time.Second, ""), "its link has 8 kB/s": harness.Limit(8, ""),
+		"its link is cut": harness.Cut(harness.Both), "answers are cut": harness.Cut(harness.Answers),
+		"connections are refused": harness.Refuse(), "its link is slow": harness.Delay(2*time.Second, ""),
+		"its link has 8 kB/s": harness.Limit(8, ""),
 	} {
 		faults = append(faults, targetFault{name: name, begin: link(f), end: heal})
 	}

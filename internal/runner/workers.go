@@ -31,7 +31,8 @@ func (w *workers) add() {
 	w.running++
 	w.waiting++
 	w.group.Go(func() {
-		for w.next(w.taken) && w.stays() {
+		for more := true; more; {
+			more = w.next(w.taken) && w.stays()
 		}
 	})
 }

@@ -65,7 +65,9 @@ func TestEachRuleIsRecordedWithTheIntentAndPassedToTheDeletion(t *testing.T) {
 			w := reasonWorld(2, "n", "m", "o")
 			w.Owned[1].Annotations[v1alpha1.AnnotationPriority] = "2"
 			return w
-		}, receipt.Reason{Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, first in the order of deletion by: lower priority annotation"}},
+		}, receipt.Reason{
+			Rule: receipt.ScaledDown, Evidence: "3 machines for 2 replicas, first in the order of deletion by: lower priority annotation",
+		}},
 		{"scaled down to none", func() World { return reasonWorld(0, "m") }, receipt.Reason{
 			Rule: receipt.ScaledDown, Evidence: "1 machines for 0 replicas",
 		}},

@@ -121,7 +121,8 @@ func alreadyUp(ctx context.Context, options Options) (bool, error) {
 			options.Dir, len(live), advice, options.Dir)
 	}
 	if wanted, actual := options.String(), state.Options.String(); wanted != actual {
-		return false, fmt.Errorf("the lab in %s runs with other options (lab scale changes its replicas): expected %s, got %s%s%s", options.Dir, wanted, actual, advice, options.Dir)
+		return false, fmt.Errorf("the lab in %s runs with other options (lab scale changes its replicas): expected %s, got %s%s%s",
+			options.Dir, wanted, actual, advice, options.Dir)
 	}
 	list, err := NewClient(folder).Processes(ctx)
 	if err != nil {
