@@ -186,8 +186,8 @@ func TestOneCluster(t *testing.T) {
 	if said := l.run(t, "up"); !strings.Contains(said, "up already") {
 		t.Errorf("up, a second time: %s", said)
 	}
-	if output, err := l.command("up", "--clusters=2").CombinedOutput(); err == nil || !strings.Contains(string(output), "another lab") {
-		t.Errorf("up, as another lab: %v: %s", err, output)
+	if output, err := l.command("up", "--clusters=2").CombinedOutput(); err == nil || !strings.Contains(string(output), "other options") {
+		t.Errorf("up, with other options: %v: %s", err, output)
 	}
 	t.Run("rights", func(t *testing.T) { testRights(t, l) })
 	t.Run("audit log", func(t *testing.T) { testAuditLog(t, l) })
