@@ -118,17 +118,23 @@ type wires struct {
 	evict           func(context.Context, *policyv1.Eviction) error
 	cloud           driver.Driver
 	controlCluster  func() string // nil when its ID is never known
+	targetName      string        // of the target cluster, all Nodes of which are cached where it has one
+	// show shows the objects of the control cluster in the view of the process.
+	show func(*objectcache.View)
 }
 
 // start starts a process, which knows nothing but what the API servers show.
 func (b *bench) start() {
 	b.Helper()
-	w := wires{machines: b.server.Machines(), secrets: b.server.Core(), target: b.target.Core(), evict: b.evict, cloud: b.cloud.Driver()}
+	w := wires{
+		machines: b.server.Machines(), secrets: b.server.Core(), target: b.target.Core(), evict: b.evict, cloud: b.cloud.Driver(),
+		show: b.server.ShowIn,
+	}
 	if b.rewire != nil {
 		b.rewire(&w)
 	}
 	view, cluster := objectcache.NewView(), target.New(w.target)
-	cluster.Evict = w.evict
+	cluster.Evict, cluster.Name = w.evict, w.targetName
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: b.server.Metadata(), View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}), ControlCluster: w.controlCluster,
@@ -140,7 +146,7 @@ func (b *bench) start() {
 	b.mu.Lock()
 	b.cluster, b.process = cluster, c
 	b.mu.Unlock()
-	b.server.ShowIn(view)
+	w.show(view)
 	apiserver.Follow(b.target, "nodes", func(node *corev1.Node, gone bool) {
 		if gone {
 			cluster.Nodes.Remove(types.NamespacedName{Name: node.Name}, "")
@@ -234,13 +240,17 @@ func (b *bench) becomes(phase v1alpha1.MachinePhase, limit time.Duration) time.D
 // boots has the VM of a machine become a Node.
 func (b *bench) boots(vm *fakecloud.Resource) {
 	time.AfterFunc(bootTime, func() {
-		if !b.cloud.Exists(vm) {
-			return
+		if b.cloud.Exists(vm) {
+			b.joins(vm)
 		}
-		b.setNode(&corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: types.UID("node-" + vm.ID)}, Spec: corev1.NodeSpec{ProviderID: vm.ID},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
+	})
+}
+
+// joins creates the Node of a VM.
+func (b *bench) joins(vm *fakecloud.Resource) {
+	b.setNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: types.UID("node-" + vm.ID)}, Spec: corev1.NodeSpec{ProviderID: vm.ID},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 	})
 }
 

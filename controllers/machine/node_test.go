@@ -108,6 +108,24 @@ func claimPatch(p *pass) *nodesync.Patch {
 	return main
 }
 
+// A Node that joins while the cache does not show yet that its machine names it begins no pass of
+// the machine. That of a target cluster of a namespace is in the cache when it does.
+func TestNodeThatJoinsBeforeTheCacheShowsItsMachineIsSeen(t *testing.T) {
+	onBench(t, func(b *bench) {
+		var late *apiserver.Backlog
+		b.end()
+		b.rewire = func(w *wires) {
+			w.targetName, w.show = "n", func(view *objectcache.View) { late = b.server.ShowLate(view) }
+		}
+		b.start()
+		b.create()
+		late.Show("machines", late.Len("machines"))
+		b.pass(2 * bootTime) // the VM exists, and its Node has joined
+		late.Show("machines", late.Len("machines"))
+		b.becomes(v1alpha1.MachineRunning, time.Second)
+	})
+}
+
 // A VM may become a Node between the look for its Node and its own end.
 func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {

@@ -41,15 +41,20 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// changed enqueues a machine, or drops what is remembered of one that is gone.
+// changed enqueues a machine, or drops what is remembered of one that is gone. A version that a
+// pass has written begins none, unless the machine is found by its Node from then on: what has
+// happened to the Node until then has found no machine.
 func (c *Controller) changed(before, after *v1alpha1.Machine) {
-	if after != nil {
+	switch {
+	case after == nil:
+		c.tokens.noteGone(before)
+		c.forget(before)
+		c.runner.Drop(objectcache.Key(before))
+	case before == nil || lifecycle.NodeName(before) != lifecycle.NodeName(after):
+		c.runner.Enqueue(objectcache.Key(after))
+	default:
 		c.runner.EnqueueUnless(objectcache.Key(after), func() bool { return c.machines.latest.IsOwn(after) })
-		return
 	}
-	c.tokens.noteGone(before)
-	c.forget(before)
-	c.runner.Drop(objectcache.Key(before))
 }
 
 // classChanged enqueues the machines of a class that is new, has a new generation, or allows fields
