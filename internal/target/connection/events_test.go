@@ -70,6 +70,7 @@ func TestFloodOfEvents(t *testing.T) {
 						read += n
 					}
 				}
+				most = eventsAtOnce + int(time.Since(begun).Seconds()*eventsPerSecond)
 				// The last part of each may be too much.
 				cost := read + read/len(tc.event)*eventBytes
 				if last := 2 * (len(part) + len(part)/len(tc.event)*eventBytes); cost > most+most/100+last || cost < most-last {
