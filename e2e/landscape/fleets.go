@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -50,7 +49,7 @@ func (l *landscape) measureFleets(ctx context.Context) (err error) {
 	loaded := slices.DeleteFunc(l.names(), func(name string) bool { return slices.Contains(quietNames, name) })
 	load := l.startLoad(ctx, loaded, l.o.interval)
 	fmt.Printf("\nOf %d clusters %d move, half of them with machines that are created, deleted and replaced:\n\n", len(l.members), len(moved))
-	fmt.Print("| to | begun by the other fleet after the label has changed | after the Leases were released |\n|---|---|---|\n")
+	fmt.Print("| to | served by the other fleet after the label has changed | after the Leases were released |\n|---|---|---|\n")
 	for _, to := range []struct{ name, fleet, label string }{
 		{"fleets_there", second, `"` + second + `"`}, {"fleets_back", harness.Fleet, "null"},
 	} {
@@ -117,8 +116,8 @@ func (l *landscape) vms(ctx context.Context, namespaces []string) (map[string]bo
 	return ids, err
 }
 
-// moveTo changes the labels of Namespaces all at once, adds a machine to each cluster, and measures
-// until the fleet has written one of its objects.
+// moveTo changes the labels of Namespaces all at once, and measures until the fleet holds their
+// Leases and watches the Nodes of their clusters.
 func (l *landscape) moveTo(ctx context.Context, name, fleet, label string, moved []string) error {
 	from, err := l.lab.AuditEnd()
 	if err != nil {
@@ -132,10 +131,12 @@ func (l *landscape) moveTo(ctx context.Context, name, fleet, label string, moved
 			return fmt.Errorf("label namespace %s: %w", namespace, err)
 		}
 	}
-	var labels, leases durations
-	return harness.EventuallyEvery(ctx, time.Second, "the other fleet has all namespaces", func(context.Context) error {
-		labels, leases = nil, nil
+	return harness.EventuallyEvery(ctx, time.Second, "the other fleet serves all namespaces", func(ctx context.Context) error {
 		requests, err := l.lab.Requests(from)
+		if err != nil {
+			return err
+		}
+		watches, err := l.nodeWatches(ctx)
 		if err != nil {
 			return err
 		}
@@ -143,22 +144,27 @@ func (l *landscape) moveTo(ctx context.Context, name, fleet, label string, moved
 		for _, r := range requests {
 			actor, known := check.ParseActor(r.UserAgent)
 			_, is := changed[r.Namespace]
-			switch mine := isReplicaOf(actor.Replica, fleet); {
-			case !known || !is || !r.IsWrite() || r.Code >= http.StatusMultipleChoices:
-			case !mine && r.Resource == "leases" && r.Name == v1alpha1.LeaseMachineController:
+			if !known || !is || !r.IsWrite() || r.Code >= http.StatusMultipleChoices || r.Name != v1alpha1.LeaseMachineController {
+				continue
+			}
+			if !isReplicaOf(actor.Replica, fleet) {
 				released[r.Namespace] = r.At
-			case mine && r.Group == v1alpha1.SchemeGroupVersion.Group && begun[r.Namespace].IsZero():
+				continue
+			}
+			if watched := watches[watchOf{r.Namespace, actor.Session}]; len(watched) > 0 {
 				begun[r.Namespace] = r.At
+				if at := watched.after(changed[r.Namespace]); at.After(r.At) { // else it had the target a moment ago
+					begun[r.Namespace] = at
+				}
 			}
 		}
+		var labels, leases durations
 		for namespace, at := range begun {
 			labels = append(labels, at.Sub(changed[namespace]))
 			leases = append(leases, at.Sub(released[namespace]))
 		}
 		if len(begun) < len(moved) {
-			missing := slices.Collect(maps.Keys(changed))
-			missing = slices.DeleteFunc(missing, func(namespace string) bool { return !begun[namespace].IsZero() })
-			return fmt.Errorf("%d of %d are not, such as %s", len(missing), len(moved), missing[0])
+			return fmt.Errorf("%d of %d are", len(begun), len(moved))
 		}
 		fmt.Printf("| %s | %s | %s |\n", fleet, labels, leases)
 		l.rows.addDurations(name, labels)
@@ -179,6 +185,9 @@ func (l *landscape) startSecond(ctx context.Context) (stop func() error, err err
 		return nil, fmt.Errorf("command of %s: %w", harness.Fleet, err)
 	}
 	args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+	if err := l.admitSecond(ctx); err != nil {
+		return nil, err
+	}
 	var running []*exec.Cmd
 	stop = func() (err error) {
 		for _, cmd := range running {
@@ -216,6 +225,22 @@ func (l *landscape) startSecond(ctx context.Context) (stop func() error, err err
 		return nil, errors.Join(err, stop())
 	}
 	return stop, nil
+}
+
+// admitSecond removes the policy by which replicas of the first fleet, whose user the second has,
+// write the Leases of their own fleet only.
+func (l *landscape) admitSecond(ctx context.Context) error {
+	bindings := l.lab.Control.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	list, err := bindings.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list policies: %w", err)
+	}
+	for _, binding := range list.Items {
+		if strings.HasSuffix(binding.Spec.PolicyName, ".leases") {
+			err = errors.Join(err, bindings.Delete(ctx, binding.Name, metav1.DeleteOptions{}))
+		}
+	}
+	return err
 }
 
 // startReplica starts a replica of the second fleet with the arguments of another one.
