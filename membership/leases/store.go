@@ -13,9 +13,11 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
@@ -44,6 +46,8 @@ type Store struct {
 	cfg    Config
 	leases coordinationclient.LeaseInterface
 	client *http.Client
+	// refusals are how often requests of a verb that were refused are logged.
+	refusals *pacing.Rates[membership.Verb]
 }
 
 // Validate returns an error that names the fields that are missing.
@@ -69,7 +73,10 @@ func NewStore(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the client for Leases: %w", err)
 	}
-	return &Store{cfg: cfg, leases: coordination.Leases(cfg.Namespace), client: client}, nil
+	return &Store{
+		cfg: cfg, leases: coordination.Leases(cfg.Namespace), client: client,
+		refusals: pacing.NewRates[membership.Verb](1, refusalInterval),
+	}, nil
 }
 
 // Do sends one request and returns its reply, at the latest after the timeout.
@@ -91,6 +98,9 @@ func (s *Store) Do(ctx context.Context, req membership.Request) membership.Reply
 		err = &invalidError{fmt.Sprintf("expected a verb of membership, got %q", req.Verb)}
 	}
 	reply.Outcome = outcomeOf(err)
+	if status := apierrors.APIStatus(nil); reply.Outcome == membership.Refused && errors.As(err, &status) {
+		s.logRefusal(ctx, req, err)
+	}
 	if reply.Outcome != membership.Done {
 		reply.Lease, reply.Leases = nil, nil
 	}
@@ -98,6 +108,20 @@ func (s *Store) Do(ctx context.Context, req membership.Request) membership.Reply
 		utilnet.CloseIdleConnectionsFor(s.client.Transport)
 	}
 	return reply
+}
+
+// refusalInterval is the time between two lines of the log about requests that are refused.
+const refusalInterval = time.Minute
+
+// logRefusal logs why a request was refused, since the reply does not have it: a replica without
+// the rights, or whom a policy refuses, sends the same request again and again.
+func (s *Store) logRefusal(ctx context.Context, req membership.Request, err error) {
+	now := s.cfg.Clock.Now()
+	if s.refusals.Wait(req.Verb, now) > 0 {
+		return
+	}
+	s.refusals.Count(req.Verb, now)
+	klog.FromContext(ctx).Error(err, "API server refused a request for the Leases of the fleet; retrying", "lease", req.Name)
 }
 
 func (s *Store) list(ctx context.Context) ([]*coordinationv1.Lease, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -110,6 +113,28 @@ func TestUnclearAnswersCountAsUnanswered(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRefusalsAreLogged: the reason is in the log once a minute for each verb, since the reply has
+// none. An update that is not sent is none.
+func TestRefusalsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apiserver.New("s", time.Now)
+		server.Refuse("create leases", apierrors.NewForbidden(coordinationv1.Resource("leases"), "a", errors.New("it is another fleet's")))
+		store := newStore(t, server.Config())
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+		for range 90 {
+			for _, verb := range []membership.Verb{membership.Create, membership.Update} {
+				store.Do(klog.NewContext(t.Context(), logger), membership.Request{Verb: verb, Name: "a", Lease: lease("a")})
+			}
+			time.Sleep(time.Second)
+		}
+		buffered, _ := logger.GetSink().(ktesting.Underlier) // it is one of ktesting
+		log := buffered.GetBuffer().String()
+		if lines := strings.Count(log, "refused a request"); lines != 2 || !strings.Contains(log, "it is another fleet's") {
+			t.Errorf("%d lines, want 2 with the reason: %s", lines, log)
+		}
+	})
 }
 
 func TestDoEndsAfterTheTimeout(t *testing.T) {
