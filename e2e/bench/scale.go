@@ -316,7 +316,7 @@ func cpuByKind(lab *harness.Lab) (map[string]time.Duration, error) {
 	}
 	used := map[string]time.Duration{}
 	for name, pid := range pids {
-		used[kindOfProcess(name)] += cpuOf(pid)
+		used[kindOfProcess(name)] += harness.CPUTime(pid)
 	}
 	return used, nil
 }
@@ -338,22 +338,6 @@ func kindOfProcess(name string) string {
 	default:
 		return "others"
 	}
-}
-
-// cpuOf returns the CPU time that a process has used; 0 if it has ended.
-func cpuOf(pid int) time.Duration {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0
-	}
-	const user, system = 11, 12 // fields after the name of the program, which may have spaces
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	var ticks int
-	for _, i := range []int{user, system} {
-		n, _ := strconv.Atoi(fields[i]) // the kernel writes a number
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond // of which Linux has 100 a second
 }
 
 // largestReplica returns the RSS of the largest replica, in bytes.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -218,22 +217,10 @@ func (p *pairs) requestsToTargets(ctx context.Context) (requests, watches int64,
 	return requests, watches, err
 }
 
-// ticksPerSecond is the unit of times in /proc.
-const ticksPerSecond = 100
-
 // cpu returns the CPU time of all processes.
 func (p *pairs) cpu() (sum time.Duration) {
 	for _, cmd := range p.running {
-		text, err := os.ReadFile("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/stat")
-		_, after, _ := strings.Cut(string(text), ") ")
-		fields := strings.Fields(after)
-		if err != nil || len(fields) < 13 {
-			continue
-		}
-		for _, ticks := range fields[11:13] { // of the user, and of the kernel
-			n, _ := strconv.ParseInt(ticks, 10, 64) // the kernel writes a number
-			sum += time.Duration(n) * time.Second / ticksPerSecond
-		}
+		sum += harness.CPUTime(cmd.Process.Pid)
 	}
 	return sum
 }
