@@ -194,7 +194,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, key types.NamespacedNa
 // claim claims a KubeletConfig for the namespace.
 func (c *Controller) claim(ctx context.Context, config *v1alpha1.KubeletConfig) error {
 	claimed := config.DeepCopy()
-	c.cfg.Cache.Claim(claimed)
+	c.cfg.Cache.Claim(&claimed.ObjectMeta)
 	_, err := c.kubelets.Commit(ctx, config, claimed)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the namespace that the KubeletConfig is for: %w", err)

@@ -30,7 +30,7 @@ func (c *Controller) leaveToOther(ctx context.Context, pool *v1alpha1.MachineCon
 	case pool.DeletionTimestamp != nil:
 		return runner.Result{}, nil
 	case c.cfg.Cache.StandingOfPool(pool) == configcache.Unclaimed:
-		c.cfg.Cache.Claim(after)
+		c.cfg.Cache.Claim(&after.ObjectMeta)
 	case pool.Spec.Paused || is != nil && is.ObservedGeneration == pool.Generation:
 		return runner.Result{}, nil
 	default:

@@ -195,7 +195,7 @@ func (c *Controller) reconcile(ctx context.Context, _ types.NamespacedName) (run
 // claim claims the ControllerConfig for the namespace.
 func (c *Controller) claim(ctx context.Context, config *v1alpha1.ControllerConfig) error {
 	claimed := config.DeepCopy()
-	c.cfg.Cache.Claim(claimed)
+	c.cfg.Cache.Claim(&claimed.ObjectMeta)
 	_, err := c.controls.Commit(ctx, config, claimed)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write the namespace that the ControllerConfig is for: %w", err)

@@ -301,7 +301,7 @@ func TestWhatIsForANamespace(t *testing.T) {
 		}
 		pool, _ := b.Pool("p")
 		claimed := pool.DeepCopy()
-		b.Claim(claimed)
+		b.Claim(&claimed.ObjectMeta)
 		if is, was := b.StandingOfPool(claimed), b.StandingOfPool(pool); is != Own || was != Unclaimed {
 			b.Errorf("the standing is %d, and was %d", is, was)
 		}

@@ -1,8 +1,6 @@
 package configcache
 
 import (
-	"maps"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
@@ -47,13 +45,8 @@ func (c *Cache) standing(namespace string) Standing {
 }
 
 // Claim annotates an object, which is the caller's, for the namespace.
-func (c *Cache) Claim(o metav1.Object) {
-	all := maps.Clone(o.GetAnnotations())
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[v1alpha1.AnnotationNamespace] = c.cfg.Namespace
-	o.SetAnnotations(all)
+func (c *Cache) Claim(o *metav1.ObjectMeta) {
+	metav1.SetMetaDataAnnotation(o, v1alpha1.AnnotationNamespace, c.cfg.Namespace)
 }
 
 // Namespace returns that of the Config.
