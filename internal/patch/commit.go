@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -110,25 +112,75 @@ func (c *Committer[T]) Forget(uid types.UID) {
 
 // diff returns the merge patch from observed to wanted, split into the object's and its status'.
 func diff(observed, desired any) (main, status map[string]any, err error) {
-	before, err := json.Marshal(observed)
+	observed, desired = differences(observed, desired)
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode the object as observed: %w", err)
+		return nil, nil, fmt.Errorf("convert the object as observed: %w", err)
 	}
-	after, err := json.Marshal(desired)
+	after, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode the object as wanted: %w", err)
+		return nil, nil, fmt.Errorf("convert the object as wanted: %w", err)
 	}
-	patch, err := jsonpatch.CreateMergePatch(before, after)
-	if err != nil {
-		return nil, nil, fmt.Errorf("compare the object as observed and as wanted: %w", err)
-	}
-	main = map[string]any{}
-	if err := json.Unmarshal(patch, &main); err != nil {
-		return nil, nil, fmt.Errorf("decode the patch: %w", err)
-	}
+	main = mergePatch(before, after)
 	if s, changed := main["status"]; changed {
 		status = map[string]any{"status": s}
 		delete(main, "status")
 	}
 	return main, status, nil
+}
+
+// differences returns copies of two objects, pointers to structs of the same type, without the
+// fields that are the same in both: most are, and to encode them costs more than to compare them.
+func differences(one, other any) (any, any) {
+	a, b := reflect.New(reflect.TypeOf(one).Elem()), reflect.New(reflect.TypeOf(other).Elem())
+	a.Elem().Set(reflect.ValueOf(one).Elem())
+	b.Elem().Set(reflect.ValueOf(other).Elem())
+	clearEqual(a.Elem(), b.Elem())
+	return a.Interface(), b.Interface()
+}
+
+// clearEqual sets the fields of two structs to zero that are the same in both. Structs that are
+// left out when they are zero are cleared as a whole, since one of two that differ could become
+// zero.
+func clearEqual(a, b reflect.Value) {
+	for i := range a.NumField() {
+		one, other := a.Field(i), b.Field(i)
+		_, encodesItself := reflect.TypeAssert[json.Marshaler](one.Addr())
+		isWhole := encodesItself || strings.Contains(a.Type().Field(i).Tag.Get("json"), "omitzero")
+		switch {
+		case reflect.DeepEqual(one.Interface(), other.Interface()):
+			one.SetZero()
+			other.SetZero()
+		case one.Kind() == reflect.Struct && !isWhole:
+			clearEqual(one, other)
+		}
+	}
+}
+
+// mergePatch returns what makes after of before, by RFC 7386: fields that are removed are null, and
+// lists are replaced as a whole.
+func mergePatch(before, after map[string]any) map[string]any {
+	patch := map[string]any{}
+	for key, to := range after {
+		from, was := before[key]
+		if !was {
+			patch[key] = to
+			continue
+		}
+		fromFields, fromIsObject := from.(map[string]any)
+		toFields, toIsObject := to.(map[string]any)
+		if fromIsObject && toIsObject {
+			if changes := mergePatch(fromFields, toFields); len(changes) > 0 {
+				patch[key] = changes
+			}
+		} else if !reflect.DeepEqual(from, to) {
+			patch[key] = to
+		}
+	}
+	for key := range before {
+		if _, is := after[key]; !is {
+			patch[key] = nil
+		}
+	}
+	return patch
 }
