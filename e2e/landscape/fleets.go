@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -272,7 +273,7 @@ func (l *landscape) startReplica(ctx context.Context, i int, of []string) (*exec
 		return nil, fmt.Errorf("log of %s: %w", name, err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(ctx, of[0], args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(l.o.second, of[0]), args...)
 	cmd.Stdout, cmd.Stderr, cmd.Stdin = log, log, bytes.NewReader(nil)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	if err := cmd.Start(); err != nil {

@@ -32,7 +32,7 @@ type options struct {
 	pairs                     int
 	mcm                       string // folder
 	rest, warm, interval      time.Duration
-	parts, only               string
+	parts, only, second       string
 	keep                      bool
 }
 
@@ -50,6 +50,8 @@ func main() {
 	flag.IntVar(&o.most, "most-replicas", 6, "`number` of replicas to which the fleet is scaled, from one less than --replicas")
 	flag.IntVar(&o.hibernate, "hibernate", 50, "`number` of clusters that hibernate")
 	flag.IntVar(&o.moved, "moved", 20, "`number` of clusters that move to another fleet")
+	flag.StringVar(&o.second, "second-program", "",
+		"`program` of the second fleet, such as that of another version; by default that of the first")
 	flag.IntVar(&o.sample, "sample", 100, "`number` of clusters to which machines are added while another has a fault")
 	flag.StringVar(&o.only, "fault", "", "the only `fault` to measure, such as hangs")
 	flag.IntVar(&o.pairs, "pairs", 10, "`number` of clusters with a pair of Machine Controller Manager's processes")
