@@ -29,6 +29,13 @@ for cluster in control target; do
   printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"e2e/lab/manifests/fleet-$cluster.yaml"
 done
 
+# Each namespace has its own target cluster: access to its Secrets, and to write there, by namespace.
+rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" \
+  --set target.mode=namespace,rbac.byNamespace.enabled=true,namespaceSwitch=deployment,install.targetAccess=false \
+  --show-only templates/control-access.yaml --show-only templates/control-policies.yaml \
+  --show-only templates/metrics-access.yaml --show-only templates/namespace-switch.yaml)
+printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >e2e/lab/manifests/fleet-landscape.yaml
+
 # Tokens that may do more than in a lab.
 mkdir -p e2e/lab/manifests/testdata
 rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set install.controlAccess=false \

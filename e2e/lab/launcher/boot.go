@@ -236,10 +236,14 @@ func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cl
 
 // installFleet applies what replicas of the lab need.
 func (l *Launcher) installFleet(ctx context.Context, control, target *controlplane.Client) error {
-	if err := target.Apply(ctx, manifests.FleetTarget()); err != nil {
-		return fmt.Errorf("access of the fleet to the target cluster: %w", err)
+	access := manifests.FleetLandscape()
+	if !l.options.landscape() {
+		access = manifests.FleetControl()
+		if err := target.Apply(ctx, manifests.FleetTarget()); err != nil {
+			return fmt.Errorf("access of the fleet to the target cluster: %w", err)
+		}
 	}
-	if err := control.Apply(ctx, manifests.FleetControl()); err != nil {
+	if err := control.Apply(ctx, access); err != nil {
 		return fmt.Errorf("access of the fleet to the control cluster: %w", err)
 	}
 	return nil

@@ -17,6 +17,8 @@ var (
 	member string
 	//go:embed fleet-control.yaml
 	fleetControl []byte
+	//go:embed fleet-landscape.yaml
+	fleetLandscape []byte
 	//go:embed fleet-target.yaml
 	fleetTarget []byte
 )
@@ -32,6 +34,10 @@ func Target() []byte { return target }
 
 // FleetControl is the access of a fleet where the Machine objects are.
 func FleetControl() []byte { return fleetControl }
+
+// FleetLandscape is the same where each target cluster belongs to a namespace. What it grants in
+// a namespace, Member binds.
+func FleetLandscape() []byte { return fleetLandscape }
 
 // FleetTarget is the access of a fleet where the machines join as Nodes.
 func FleetTarget() []byte { return fleetTarget }
