@@ -33,8 +33,8 @@ const (
 	MaxEvent = 3 << 20
 	// eventsPerSecond and eventsAtOnce bound how fast the events of all watches of one connection are
 	// read, in bytes; each event counts eventBytes more, since small ones take as much time as large
-	// ones. The server waits meanwhile. 5,000 Nodes have less than 1 MiB of events a second.
-	eventsPerSecond, eventsAtOnce = 2 << 20, 16 << 20
+	// ones. The server waits meanwhile. 5,000 Nodes have less than 256 KiB of events a second.
+	eventsPerSecond, eventsAtOnce = 1 << 20, 4 << 20
 	eventBytes                    = 1 << 10
 	// MaxError is the maximum size of an answer that reports a failure: its text is logged.
 	MaxError = 16 << 10
