@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
@@ -86,17 +87,23 @@ func (t *trial) checkLimits(least, most int) {
 // ownerOf returns the process that holds the slot of a MachineDeployment.
 func (t *trial) ownerOf(namespace, name string) *process {
 	t.Helper()
-	slot, err := strconv.Atoi(slotOf(t.control.Get("machinedeployments", namespace, name)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease := t.control.Get("leases", fleetNamespace, member.SlotLeaseName("fleet", slot, slotsOfTrial))
+	lease := t.leaseOf(namespace, name)
 	holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity")
 	for _, p := range t.alive() {
 		if p.session == holder {
 			return p
 		}
 	}
-	t.Fatalf("slot %d is held by %q, which does not live", slot, holder)
+	t.Fatalf("%s is held by %q, which does not live", lease.GetName(), holder)
 	return nil
+}
+
+// leaseOf returns the slot Lease of a MachineDeployment.
+func (t *trial) leaseOf(namespace, name string) *apiserver.Object {
+	t.Helper()
+	slot, err := strconv.Atoi(slotOf(t.control.Get("machinedeployments", namespace, name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return t.control.Get("leases", fleetNamespace, member.SlotLeaseName("fleet", slot, t.options.Fleet.Slots))
 }
