@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -266,7 +265,7 @@ func afterWrite(p *pass, before *v1alpha1.Machine, verdict lifecycle.Verdict) ti
 		return verdict.Wake
 	}
 	next := lifecycle.EndSetAside(p.world, lifecycle.Decide(p.world))
-	if next.Do != lifecycle.Rest || next.Machine != nil && !apiequality.Semantic.DeepEqual(m, next.Machine) {
+	if next.Do != lifecycle.Rest || next.Machine != nil && !machinefacts.Same(m, next.Machine) {
 		return time.Nanosecond
 	}
 	return next.Wake

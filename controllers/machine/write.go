@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -108,7 +108,7 @@ func (w *writer) delete(ctx context.Context, p *pass, verdict lifecycle.Verdict)
 // wait is dropped, and the next pass observes anew.
 func (w *writer) delay(p *pass, verdict lifecycle.Verdict) time.Duration {
 	m := p.world.Machine
-	if verdict.Machine == nil || !followsNode(m, p.world.Drain) || apiequality.Semantic.DeepEqual(m, verdict.Machine) {
+	if verdict.Machine == nil || !followsNode(m, p.world.Drain) || machinefacts.Same(m, verdict.Machine) {
 		return 0
 	}
 	return w.writes.Wait(m.UID, p.world.Now)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -232,14 +231,14 @@ func change(was, is *v1alpha1.MachineDeployment, isStream bool) patch.Change {
 	if was.Annotations[v1alpha1.AnnotationTriggerDeletion] != is.Annotations[v1alpha1.AnnotationTriggerDeletion] {
 		return patch.Counted
 	}
-	if apiequality.Semantic.DeepEqual(before, after) {
+	if machinefacts.Same(before, after) {
 		return patch.Unchanged
 	}
 	same := slices.EqualFunc(before.Conditions, after.Conditions, func(a, b v1alpha1.MachineDeploymentCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	})
 	if isStream && same && before.ObservedGeneration == after.ObservedGeneration &&
-		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines) {
+		machinefacts.Same(before.FailedMachines, after.FailedMachines) {
 		return patch.Streaming
 	}
 	return patch.Counted

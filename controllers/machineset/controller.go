@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -260,10 +259,10 @@ func change(w scale.World, after v1alpha1.MachineSetStatus) patch.Change {
 	before := w.Set.Status
 	isStream := isRolling(w.Set) || slices.ContainsFunc(w.Owned, machinefacts.IsUnhealthy)
 	switch {
-	case apiequality.Semantic.DeepEqual(before, after):
+	case machinefacts.Same(before, after):
 		return patch.Unchanged
-	case isStream && apiequality.Semantic.DeepEqual(before.Conditions, after.Conditions) &&
-		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines):
+	case isStream && machinefacts.Same(before.Conditions, after.Conditions) &&
+		machinefacts.Same(before.FailedMachines, after.FailedMachines):
 		return patch.Streaming
 	}
 	return patch.Counted

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -158,7 +158,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	r.report(wanted, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker, world.Now)
 	r.report(wanted, v1alpha1.MachineDeploymentAPIServerAway, away, world.Now)
 	r.report(wanted, v1alpha1.MachineDeploymentDeletionsHeld, held, world.Now)
-	isChanged := !apiequality.Semantic.DeepEqual(root, wanted)
+	isChanged := !machinefacts.Same(root, wanted)
 	if isChanged {
 		if _, err := r.commit.Commit(ctx, root, wanted); err != nil {
 			return runner.Result{}, err

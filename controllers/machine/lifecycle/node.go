@@ -8,12 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
@@ -241,7 +241,7 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 		Rolling: w.Rollout != nil && w.Rollout.Autoscaler == nodesync.AutoscalerKept,
 		Drain:   w.PreservedDrain.State, DrainText: w.PreservedDrain.Text,
 	})
-	if v.Machine != nil || !apiequality.Semantic.DeepEqual(p.Machine, m) {
+	if v.Machine != nil || !machinefacts.Same(p.Machine, m) {
 		v.Machine = p.Machine
 	}
 	v = wakeAt(w, v, p.Until)

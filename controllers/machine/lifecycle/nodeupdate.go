@@ -2,13 +2,13 @@ package lifecycle
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
 // nodeUpdate is the update of a machine's Node after a verdict on the machine's health.
@@ -154,7 +154,7 @@ func (u *nodeUpdate) restInSync() (v Verdict, decided bool) {
 }
 
 func (u *nodeUpdate) saveDifference() (v Verdict, decided bool) {
-	if u.health.Machine == nil || apiequality.Semantic.DeepEqual(u.health.Machine, u.Machine) {
+	if u.health.Machine == nil || machinefacts.Same(u.health.Machine, u.Machine) {
 		return Verdict{}, false
 	}
 	v = u.health

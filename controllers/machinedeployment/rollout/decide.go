@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -118,7 +117,7 @@ func isOf(set *v1alpha1.MachineSet, d *v1alpha1.MachineDeployment) bool {
 // the hash label is the fleet's, and Node template, machine configuration and kind of class are
 // changed without a new machine.
 func sameTemplate(a, b *v1alpha1.MachineTemplateSpec) bool {
-	return apiequality.Semantic.DeepEqual(essence(a), essence(b))
+	return machinefacts.Same(essence(a), essence(b))
 }
 
 func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
@@ -156,7 +155,7 @@ func prepare(w World) (Verdict, bool) {
 		d.Status.CollisionCount = &count
 	}
 	v.Deployment = d
-	return v, apiequality.Semantic.DeepEqual(d, w.Deployment)
+	return v, machinefacts.Same(d, w.Deployment)
 }
 
 // newRevision is the revision of the new set: its own if that is the highest, else one more than

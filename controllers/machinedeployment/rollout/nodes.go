@@ -2,7 +2,6 @@ package rollout
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -18,7 +17,7 @@ func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
 			if node == nil || m.DeletionTimestamp != nil || t.set.DeletionTimestamp != nil {
 				continue
 			}
-			if desired := s.desiredNode(t, m, node); !apiequality.Semantic.DeepEqual(node, desired) {
+			if desired := s.desiredNode(t, m, node); !machinefacts.Same(node, desired) {
 				changed = append(changed, desired)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -25,7 +24,7 @@ func (s setChanges) changes() Verdict {
 		desired := t.set.DeepCopy()
 		desired.Spec.Replicas = t.size
 		s.complement(t, desired)
-		if apiequality.Semantic.DeepEqual(t.set, desired) {
+		if machinefacts.Same(t.set, desired) {
 			continue
 		}
 		v.Sets = append(v.Sets, desired)

@@ -3,7 +3,6 @@ package scale
 import (
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -18,7 +17,7 @@ func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machi
 	template := &w.Set.Spec.Template.Spec
 	for _, m := range w.Owned {
 		configuration := Configuration(template.MachineConfiguration, m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout])
-		if m.DeletionTimestamp != nil && !w.Undecodable[m.UID] && !apiequality.Semantic.DeepEqual(m.Spec.MachineConfiguration, configuration) {
+		if m.DeletionTimestamp != nil && !w.Undecodable[m.UID] && !machinefacts.Same(m.Spec.MachineConfiguration, configuration) {
 			m = m.DeepCopy()
 			m.Spec.MachineConfiguration = configuration
 			changed = append(changed, m)
@@ -30,8 +29,8 @@ func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machi
 		}
 		configuration := Configuration(template.MachineConfiguration, m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout])
 		if m.Spec.Class.Kind == template.Class.Kind &&
-			apiequality.Semantic.DeepEqual(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
-			apiequality.Semantic.DeepEqual(m.Spec.MachineConfiguration, configuration) {
+			machinefacts.Same(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
+			machinefacts.Same(m.Spec.MachineConfiguration, configuration) {
 			continue
 		}
 		m = m.DeepCopy()
