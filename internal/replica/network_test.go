@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/http"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -290,7 +291,11 @@ func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Respo
 	if answer := n.instead(r, q); answer != nil {
 		return answer, nil
 	}
-	answer, err := l.server.RoundTrip(r)
+	var answer *http.Response
+	var err error
+	pprof.Do(ctx, pprof.Labels("of", "API servers"), func(context.Context) {
+		answer, err = l.server.RoundTrip(r) //nolint:bodyclose // the caller closes it
+	})
 	if err != nil {
 		return nil, err
 	}

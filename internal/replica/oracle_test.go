@@ -90,7 +90,7 @@ func (o *oracle) acts(session string, slot int, what string) {
 	if !o.edited.IsZero() && time.Since(o.edited) < excused {
 		return
 	}
-	const slots = slotsOfTrial
+	slots := o.options.Fleet.Slots
 	fleet, _, _ := strings.Cut(session, "-")
 	lease := o.control.Get("leases", fleetNamespace, member.SlotLeaseName(fleet, slot, slots))
 	if lease == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -100,12 +101,12 @@ func (t *trial) start(replica string) *process {
 	})
 	t.logf("%s starts", p.session)
 	t.processes = append(t.processes, p)
-	go func() {
+	go pprof.Do(ctx, pprof.Labels("of", replica), func(ctx context.Context) {
 		p.err = p.fleet.Run(ctx, p.leave)
 		p.kill()
 		p.fleet.Close()
 		close(p.done)
-	}()
+	})
 	return p
 }
 

@@ -1,0 +1,151 @@
+package replica
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+var (
+	workOf = flag.String("work-of", "1,4", "numbers of replicas of TestWorkOfReplicas")
+	roots  = flag.Int("work-roots", 16, "MachineDeployments of TestWorkOfReplicas, of ten machines each")
+	// Read one with "go tool pprof -tags": samples of each replica.
+	profiles = flag.String("work-profiles", "", "folder that gets a CPU profile for each number of replicas; empty for none")
+)
+
+// TestWorkOfReplicas: what a fleet requests for each machine does not depend on the number of its
+// replicas. With -work-profiles it shows what each replica computes.
+func TestWorkOfReplicas(t *testing.T) {
+	var first map[string]int
+	for part := range strings.SplitSeq(*workOf, ",") {
+		replicas, err := strconv.Atoi(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests := requestsOfFleet(t, replicas)
+		if first == nil {
+			first = requests
+			continue
+		}
+		for kind, n := range requests {
+			if strings.HasSuffix(kind, writes) && float64(n) > 1.05*float64(first[kind]) {
+				t.Errorf("%d replicas: got %d requests %q, %s replicas sent %d", replicas, n, kind, *workOf, first[kind])
+			}
+		}
+	}
+}
+
+// requestsOfFleet has a fleet create, replace and delete machines. It returns its requests but for
+// Leases, whose number depends on the time, by place and kind.
+func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
+	t.Helper()
+	o := replicaOptions(func(o *Options) {
+		o.Fleet.Slots, o.ConcurrentSyncs = max(slotsOfTrial, 8*replicas), DefaultOptions().ConcurrentSyncs
+	})
+	defer profile(t, replicas)()
+	synctest.Test(t, func(t *testing.T) {
+		r := newTrial(t, o, 1, nil)
+		defer r.end()
+		r.createClass("a")
+		for i := range replicas {
+			r.start(fmt.Sprint("fleet-", i))
+		}
+		r.waitCheaply("slots are held", func() bool { return r.unowned() == 0 })
+		r.waitCheaply("the fleet is at rest", nil)
+		var mu sync.Mutex
+		requests = map[string]int{}
+		r.watch = func(q request, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case strings.Contains(q.path, "/events"):
+				requests["Events"]++
+			case !strings.Contains(q.path, "/leases"):
+				requests[q.place+" "+q.kind]++
+			}
+		}
+		machines := 10 * *roots
+		for i := range *roots {
+			r.createRoot(&root{namespace: "a", name: fmt.Sprint("d-", i), replicas: 10})
+		}
+		r.waitCheaply("machines run", func() bool { return r.running("") == machines })
+		for i := range *roots {
+			r.relabelTemplate("a", fmt.Sprint("d-", i), "2")
+		}
+		r.waitCheaply("machines are replaced", func() bool { return r.running("2") == machines && len(r.control.List("machines")) == machines })
+		for i := range *roots {
+			r.control.Delete("machinedeployments", "a", fmt.Sprint("d-", i))
+		}
+		r.waitCheaply("machines are gone", func() bool { return len(r.control.List("machines"))+len(r.control.List("machinesets")) == 0 })
+		mu.Lock()
+		defer mu.Unlock()
+		for _, kind := range slices.Sorted(maps.Keys(requests)) {
+			t.Logf("%d replicas, %d machines created, replaced and deleted: %.2f %s for each machine",
+				replicas, machines, float64(requests[kind])/float64(machines), kind)
+		}
+	})
+	return requests
+}
+
+// running counts the machines that run; of a version of their template, unless it is empty.
+func (t *trial) running(version string) (n int) {
+	for _, o := range t.control.List("machines") {
+		phase, _, _ := unstructured.NestedString(o.Object, "status", "currentStatus", "phase")
+		if phase == string(v1alpha1.MachineRunning) && (version == "" || o.GetLabels()["version"] == version) {
+			n++
+		}
+	}
+	return n
+}
+
+// waitCheaply is until without the checks of objects, whose work grows with their number. Without a
+// condition it lets a minute pass.
+func (t *trial) waitCheaply(what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Hour); ; {
+		time.Sleep(stepTime)
+		synctest.Wait()
+		t.boot()
+		t.collect()
+		switch {
+		case cond != nil && cond(), cond == nil && time.Until(end) < 59*time.Minute:
+			return
+		case time.Now().After(end):
+			t.Fatalf("expected within an hour that %s", what)
+		}
+	}
+}
+
+// profile begins the CPU profile of a fleet. Its timers are not those of a bubble.
+func profile(t *testing.T, replicas int) (end func()) {
+	t.Helper()
+	if *profiles == "" {
+		return func() {}
+	}
+	file, err := os.Create(filepath.Join(*profiles, fmt.Sprintf("of-%d.pprof", replicas)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}
+}
