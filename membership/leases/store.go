@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -65,6 +66,10 @@ func NewStore(cfg Config) (*Store, error) {
 	// With HTTP/1.1 a request that times out closes its connection; with HTTP/2 all requests would
 	// share one that may be dead.
 	own.NextProtos = []string{"http/1.1"}
+	// Each replica receives each renewal of all replicas: protobuf is half the bytes of JSON, and a
+	// fraction of the CPU.
+	own.ContentType = runtime.ContentTypeProtobuf
+	own.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	client, err := rest.HTTPClientFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("create the connections for Leases: %w", err)

@@ -3,8 +3,6 @@ package session
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -205,10 +203,13 @@ func (n *network) send(r *http.Request) (*http.Response, error) {
 	lost := n.oneIn(n.weather.lossOneIn)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 	sent := r.Clone(ctx)
-	var lease coordinationv1.Lease
+	lease := &coordinationv1.Lease{}
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)
-		if err = errors.Join(err, json.Unmarshal(body, &lease)); err != nil {
+		if err == nil {
+			lease, err = leaseIn(body)
+		}
+		if err != nil {
 			cancel()
 			return nil, err
 		}
@@ -224,7 +225,7 @@ func (n *network) send(r *http.Request) (*http.Response, error) {
 		time.Sleep(there)
 		answer, err := n.next.RoundTrip(sent) //nolint:bodyclose // it is in memory
 		if err == nil && answer.StatusCode == http.StatusOK && lease.Name == member.SessionLeaseName("fleet", n.replica) {
-			n.emptied.Store(member.Holder(&lease) == "")
+			n.emptied.Store(member.Holder(lease) == "")
 		}
 		time.Sleep(back)
 		if !lost {

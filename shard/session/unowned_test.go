@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
@@ -102,9 +102,16 @@ func TestLeaderReportsUnownedSlots(t *testing.T) {
 
 // acquires reports whether a request writes a holder.
 func acquires(t *testing.T, r apiserver.Request) bool {
-	var l coordinationv1.Lease
-	if err := json.Unmarshal(r.Content, &l); err != nil {
+	l, err := leaseIn(r.Content)
+	if err != nil {
 		t.Error(err)
 	}
-	return member.Holder(&l) != ""
+	return member.Holder(l) != ""
+}
+
+// leaseIn decodes the body of a request.
+func leaseIn(body []byte) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	_, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, l)
+	return l, err
 }
