@@ -129,6 +129,16 @@ func Annotate(l *coordinationv1.Lease, key, value string) {
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, key, value)
 }
 
+// Untrack has the API server remove its record of which client has written which field from a Lease
+// that is about to be written, and keep none from then on: that is what an empty entry means. The
+// record is half of the bytes of a renewal, and each replica receives all of them. Only server-side
+// apply needs it. The leader Lease keeps it, because people annotate it.
+func Untrack(l *coordinationv1.Lease) {
+	if len(l.ManagedFields) > 0 {
+		l.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	}
+}
+
 // Label sets the labels that the fleet's Leases of a kind carry.
 func Label(l *coordinationv1.Lease, fleet, kind string) {
 	if l.Labels == nil {

@@ -198,6 +198,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: o.id.Namespace}}
 	if o.lease != nil {
 		l = o.lease.DeepCopy()
+		Untrack(l)
 	} else {
 		Annotate(l, v1alpha1.AnnotationCreated, o.id.Session)
 	}

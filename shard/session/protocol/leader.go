@@ -126,6 +126,7 @@ func (ld *leader) declareDead(now member.Moment) {
 // so that its slots keep their home, and the weights of its slots, which are assigned now.
 func emptied(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	l := lease.DeepCopy()
+	member.Untrack(l)
 	l.Spec.HolderIdentity = nil
 	member.Annotate(l, v1alpha1.AnnotationConfirmed, "")
 	return l

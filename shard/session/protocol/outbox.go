@@ -113,6 +113,7 @@ func (o *outbox) timestamp(now member.Moment) time.Time {
 // written returns a copy of the slot's Lease to change, with the time of the change for operators.
 func (o *outbox) written(now member.Moment, s *slot) *coordinationv1.Lease {
 	l := s.lease.DeepCopy()
+	member.Untrack(l)
 	renew := metav1.NewMicroTime(o.timestamp(now))
 	l.Spec.RenewTime = &renew
 	return l
