@@ -20,6 +20,10 @@ const suffixLength = 5
 // SessionLeaseName returns the name of a replica's session Lease.
 func SessionLeaseName(fleet, replica string) string { return fleet + "-session-" + replica }
 
+// ReportLeaseName returns the name of the Lease with what a replica reports about its slots and
+// machines.
+func ReportLeaseName(fleet, replica string) string { return fleet + "-report-" + replica }
+
 // SlotLeaseName returns the name of a slot's Lease: the number has three digits, or four if there
 // are more than 1000 slots.
 func SlotLeaseName(fleet string, slot, slots int) string {
@@ -33,6 +37,13 @@ func LeaderLeaseName(fleet string) string { return fleet + "-leader" }
 // Lease.
 func ReplicaOfLease(fleet, name string) (replica string, ok bool) {
 	replica, ok = strings.CutPrefix(name, SessionLeaseName(fleet, ""))
+	return replica, ok && replica != ""
+}
+
+// ReplicaOfReport returns the replica whose report is on the Lease of that name; ok is false for
+// any other Lease.
+func ReplicaOfReport(fleet, name string) (replica string, ok bool) {
+	replica, ok = strings.CutPrefix(name, ReportLeaseName(fleet, ""))
 	return replica, ok && replica != ""
 }
 

@@ -19,7 +19,8 @@ type Peer struct {
 	Leaving bool
 	// Capacity is how much the replica should hold in relation to others, 1 if it is not reported.
 	Capacity float64
-	// Weights, Confirmed, Counts and Accounts are the values of the annotations of these names.
+	// Confirmed and Accounts are the values of the annotations of these names, Weights and Counts
+	// those that sessions of an earlier version report on their session Lease.
 	Weights, Confirmed, Counts, Accounts string
 	// Fitness is the report of what the session can do.
 	Fitness Fitness

@@ -42,11 +42,11 @@ func (id Identification) provenPod() string {
 type Notes struct {
 	// Leaving: the session hands its slots over and exits.
 	Leaving bool
-	// Weights, Confirmed, Fitness and Accounts are the values of the annotations of these names.
-	Weights, Confirmed, Fitness, Accounts string
-	// Counts is the value of that annotation. Nil keeps the present value, the last report of the
-	// replica, until there is a new one.
-	Counts *string
+	// Confirmed, Fitness and Accounts are the values of the annotations of these names.
+	Confirmed, Fitness, Accounts string
+	// Counted: the counts of this session are on the Lease with its report. Those that a session of an
+	// earlier version has left on the session Lease are removed then.
+	Counted bool
 }
 
 type phase int
@@ -207,12 +207,10 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	l.Spec.RenewTime = &renew
 	if o.phase == releasing {
 		l.Spec.HolderIdentity = nil
-		Annotate(l, v1alpha1.AnnotationWeights, "")
 		Annotate(l, v1alpha1.AnnotationConfirmed, "")
 		Annotate(l, v1alpha1.AnnotationFitness, "")
 		Annotate(l, v1alpha1.AnnotationAccounts, "")
-		// It still records that the session has left, which gives its slots their home, and how many
-		// machines it has counted, which is used until another session has counted them.
+		// It still records that the session has left, which gives its slots their home.
 		return l
 	}
 	if o.phase == starting {
@@ -227,12 +225,12 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		leaving = "true"
 	}
 	Annotate(l, v1alpha1.AnnotationLeaving, leaving)
-	Annotate(l, v1alpha1.AnnotationWeights, o.notes.Weights)
+	Annotate(l, v1alpha1.AnnotationWeights, "") // of an earlier version
 	Annotate(l, v1alpha1.AnnotationConfirmed, o.notes.Confirmed)
 	Annotate(l, v1alpha1.AnnotationFitness, o.notes.Fitness)
 	Annotate(l, v1alpha1.AnnotationAccounts, o.notes.Accounts)
-	if o.notes.Counts != nil {
-		Annotate(l, v1alpha1.AnnotationCounts, *o.notes.Counts)
+	if o.notes.Counted {
+		Annotate(l, v1alpha1.AnnotationCounts, "")
 	}
 	Annotate(l, v1alpha1.AnnotationPodUID, o.id.provenPod())
 	Annotate(l, v1alpha1.AnnotationCapacity, strconv.FormatFloat(o.id.Capacity, 'g', -1, 64))

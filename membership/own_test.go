@@ -366,7 +366,7 @@ func TestRelease(t *testing.T) {
 	}
 	t.Run("emptied", func(t *testing.T) {
 		l := started(t)
-		l.own.Note(Notes{Leaving: true, Weights: "1:2"})
+		l.own.Note(Notes{Leaving: true})
 		l.done(0.2, Update)
 		l.own.Release(at(1))
 		if _, ok := l.own.Fence(); ok {
@@ -374,8 +374,7 @@ func TestRelease(t *testing.T) {
 		}
 		l.done(1, Update)
 		left(t, l, true)
-		if Holder(l.stored) != "" || l.stored.Annotations[v1alpha1.AnnotationLeaving] == "" ||
-			l.stored.Annotations[v1alpha1.AnnotationWeights] != "" {
+		if Holder(l.stored) != "" || l.stored.Annotations[v1alpha1.AnnotationLeaving] == "" {
 			t.Errorf("got %+v", l.stored)
 		}
 	})
@@ -418,26 +417,19 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// The counts that a replica has reported stay on its Lease until one of its sessions has new ones,
-// also while the Lease is empty.
-func TestTheLastCountsStayOnTheLease(t *testing.T) {
-	counts := func(l *life) string { return l.stored.Annotations[v1alpha1.AnnotationCounts] }
+// The counts that a session of an earlier version has written to the session Lease stay until they
+// are reported elsewhere. Its weights are removed at once: they are those of its slots.
+func TestCountsOfAnEarlierVersionStayUntilTheyAreReportedElsewhere(t *testing.T) {
 	l := newLife(t, Identification{})
-	l.store("", "u", map[string]string{v1alpha1.AnnotationCounts: "before"})
+	l.store("", "u", map[string]string{v1alpha1.AnnotationCounts: "before", v1alpha1.AnnotationWeights: "1:2"})
 	l.done(0, Get)
 	l.done(0, Update)
-	if counts(l) != "before" {
-		t.Fatalf("a session that has just started reports %q", counts(l))
+	if notes := l.stored.Annotations; notes[v1alpha1.AnnotationCounts] != "before" || notes[v1alpha1.AnnotationWeights] != "" {
+		t.Fatalf("after the start: got %v, want the counts only", notes)
 	}
-	current := "now"
-	l.own.Note(Notes{Weights: "1:2", Counts: &current})
+	l.own.Note(Notes{Counted: true})
 	l.done(2, Update)
-	if counts(l) != "now" {
-		t.Fatalf("it reports %q, want now", counts(l))
-	}
-	l.own.Release(at(3))
-	l.done(3, Update)
-	if Holder(l.stored) != "" || counts(l) != "now" || l.stored.Annotations[v1alpha1.AnnotationWeights] != "" {
-		t.Errorf("after the release: got %+v", l.stored)
+	if counts, there := l.stored.Annotations[v1alpha1.AnnotationCounts]; there {
+		t.Errorf("when they are reported elsewhere: got %q, want no counts", counts)
 	}
 }

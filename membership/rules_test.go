@@ -10,7 +10,7 @@ import (
 
 func TestSessionLeaseRecordsNotesAndCreation(t *testing.T) {
 	l := newLife(t, Identification{PodUID: "p", Exclusive: true})
-	l.own.Note(Notes{Weights: "1:2", Confirmed: "uid"})
+	l.own.Note(Notes{Confirmed: "uid"})
 	l.done(100, Get)
 	l.done(100, Create)
 	spec, notes := l.stored.Spec, l.stored.Annotations
@@ -19,7 +19,7 @@ func TestSessionLeaseRecordsNotesAndCreation(t *testing.T) {
 		t.Errorf("got %+v", spec)
 	}
 	for key, want := range map[string]string{
-		v1alpha1.AnnotationCreated: me, v1alpha1.AnnotationPodUID: "p", v1alpha1.AnnotationWeights: "1:2", v1alpha1.AnnotationConfirmed: "uid",
+		v1alpha1.AnnotationCreated: me, v1alpha1.AnnotationPodUID: "p", v1alpha1.AnnotationConfirmed: "uid",
 		v1alpha1.AnnotationCapacity: "1", v1alpha1.AnnotationLeaving: "",
 	} {
 		if notes[key] != want {
@@ -36,13 +36,13 @@ func TestSessionLeaseRecordsNotesAndCreation(t *testing.T) {
 	if l.stored.Annotations[v1alpha1.AnnotationCreated] == "" {
 		t.Error("after 2 s the Lease is not marked as created any more")
 	}
-	l.own.Note(Notes{Leaving: true, Weights: "1:2", Confirmed: "uid"})
+	l.own.Note(Notes{Leaving: true, Confirmed: "uid"})
 	l.done(102, Update)
 	if !l.stored.Spec.RenewTime.After(at(102).Wall) {
 		t.Error("two renewals have the same time")
 	}
 	first := l.stored.Spec.RenewTime.Time
-	l.own.Note(Notes{Leaving: true, Weights: "1:2", Confirmed: "uid", Fitness: "{}"})
+	l.own.Note(Notes{Leaving: true, Confirmed: "uid", Fitness: "{}"})
 	l.done(102, Update)
 	if !l.stored.Spec.RenewTime.After(first) {
 		t.Error("two renewals have the same time")

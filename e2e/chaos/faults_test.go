@@ -70,6 +70,7 @@ func faults() []fault {
 		{"session Lease emptied by hand", false, func(t *testing.T, b *bed) {
 			loseSession(t, b, func(t *testing.T, lease string) { b.patchLease(t, lease, emptied) })
 		}},
+		{"reports deleted and edited by hand", true, reportsChanged},
 		{"labels edited by hand", true, labelsEdited},
 	}
 	for _, d := range []time.Duration{5 * time.Second, 12 * time.Second, 40 * time.Second, 2 * time.Minute} {

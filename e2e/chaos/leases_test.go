@@ -56,6 +56,36 @@ func slotLeasesDeleted(t *testing.T, b *bed) {
 	}
 }
 
+// reportsChanged deletes the report of a replica, and edits that of another by hand. Each replica
+// writes its own again.
+func reportsChanged(t *testing.T, b *bed) {
+	one, session := b.worker(t)
+	other := replicaOf(b.otherSession(t, session))
+	b.deleteLease(t, member.ReportLeaseName(harness.FleetName, one))
+	b.patchLease(t, member.ReportLeaseName(harness.FleetName, other), fmt.Sprintf(
+		`{"metadata":{"annotations":{%q:"0:-1,x:y,99999:7",%q:"{"}},"spec":{"holderIdentity":"ghost_abcde"}}`,
+		v1alpha1.AnnotationWeights, v1alpha1.AnnotationCounts))
+	for _, replica := range []string{one, other} {
+		if err := harness.Eventually(b.ctx, replica+" has reported again", func(ctx context.Context) error {
+			now, err := b.session(ctx, replica)
+			if err != nil {
+				return err
+			}
+			report, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx,
+				member.ReportLeaseName(harness.FleetName, replica), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if counts := report.Annotations[v1alpha1.AnnotationCounts]; member.Holder(report) != now || len(counts) < 2 {
+				return fmt.Errorf("the report is that of %q, with the counts %q", member.Holder(report), counts)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // handEdit is an edit of a slot Lease by a user, where only the fleet should write.
 type handEdit struct {
 	name string

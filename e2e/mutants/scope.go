@@ -122,7 +122,7 @@ func protocolFiles() []string {
 	}
 	for _, name := range []string{
 		"ability.go", "acquire.go", "activation.go", "agenda.go", "assignments.go", "doubt.go", "holder.go", "leader.go",
-		"observer.go", "outbox.go", "proof.go", "renewal.go", "slot.go", "table.go",
+		"observer.go", "outbox.go", "proof.go", "renewal.go", "reporting.go", "slot.go", "table.go",
 		"session.go:Session.decideSlots", "session.go:Session.decideSlot", "session.go:Session.decideLeave",
 		"session.go:Session.handleReply", "session.go:Session.handleReread", "session.go:Session.handleIdle",
 		"session.go:Session.MayLead",

@@ -240,7 +240,8 @@ of the daemon's annotations is a setting (` + "`--machine-config-annotation-pref
 	} {
 		fmt.Fprintf(&out, "\n## %s\n\n", section.title)
 		if section.title == "Leases" {
-			out.WriteString("The fleet itself has `<fleet>-leader`, `<fleet>-session-<replica>` and `<fleet>-slot-<number>`, and these:\n\n")
+			out.WriteString("The fleet itself has `<fleet>-leader`, `<fleet>-session-<replica>`, `<fleet>-report-<replica>` and " +
+				"`<fleet>-slot-<number>`, and these:\n\n")
 		}
 		out.WriteString("| name | on | written by | value | meaning |\n|---|---|---|---|---|\n")
 		for _, k := range keys {

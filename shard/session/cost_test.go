@@ -49,8 +49,8 @@ func TestCost(t *testing.T) {
 	if *costs {
 		slots, replicas = []int{256, 1024, 4096}, []int{3, 10, 32}
 		fmt.Fprintln(os.Stdout, "| slots | replicas | leader at rest | follower at rest | installation: "+
-			"CPU | longest step | renewal late by | take-over: CPU | longest step | renewal late by | session Lease |")
-		fmt.Fprintln(os.Stdout, "|---|---|---|---|---|---|---|---|---|---|---|")
+			"CPU | longest step | renewal late by | take-over: CPU | longest step | renewal late by | session Lease | report |")
+		fmt.Fprintln(os.Stdout, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	}
 	for _, s := range slots {
 		for _, r := range replicas {
@@ -67,10 +67,10 @@ func TestCost(t *testing.T) {
 				continue
 			}
 			share := func(cpu time.Duration) float64 { return cpu.Seconds() / 60 }
-			fmt.Fprintf(os.Stdout, "| %d | %d | %.2f %% | %.2f %% | %s | %s | %s | %s | %s | %s | %d kB |\n",
+			fmt.Fprintf(os.Stdout, "| %d | %d | %.2f %% | %.2f %% | %s | %s | %s | %s | %s | %s | %d kB | %d kB |\n",
 				s, r, 100*share(rest.leader), 100*share(rest.follower),
 				millis(install.most()), millis(install.step), millis(install.late), millis(takeOver.most()), millis(takeOver.step),
-				millis(takeOver.late), f.largest/1000)
+				millis(takeOver.late), f.largest/1000, f.reports/1000)
 			if share(rest.most()) > mostAtRest {
 				t.Errorf("%d slots, %d replicas: at rest the loop takes %.1f %% of a core, want at most %.0f %%",
 					s, r, 100*share(rest.most()), 100*mostAtRest)
@@ -92,7 +92,7 @@ func (c cost) most() time.Duration { return max(c.leader, c.follower) }
 
 // costFleet is a fleet in virtual time.
 type costFleet struct {
-	*testing.T
+	testing.TB
 
 	slots    int
 	now      time.Duration
@@ -101,7 +101,14 @@ type costFleet struct {
 	leases   map[string]*coordinationv1.Lease
 	version  int
 	replicas []*costReplica
-	largest  int // of a session Lease
+	// largest and reports are the largest session Lease and the largest report, in bytes.
+	largest, reports int
+	// tracked, if set, adds to a Lease what the API server records of its writers; stored is nil for a
+	// new one.
+	tracked func(stored, l *coordinationv1.Lease) *coordinationv1.Lease
+	// weigh returns what a replica reports; by default weights that change each time, and as many
+	// counts as it may write.
+	weigh func(*costReplica) (weights map[int]int64, counts string)
 }
 
 const (
@@ -110,9 +117,9 @@ const (
 	costStart  = time.Second
 )
 
-func newCosts(t *testing.T, slots, replicas int) *costFleet {
-	t.Helper()
-	f := &costFleet{T: t, slots: slots, leases: map[string]*coordinationv1.Lease{}, version: 100, now: costStart}
+func newCosts(tb testing.TB, slots, replicas int) *costFleet {
+	tb.Helper()
+	f := &costFleet{TB: tb, slots: slots, leases: map[string]*coordinationv1.Lease{}, version: 100, now: costStart, weigh: mostWeights}
 	for n := range replicas {
 		f.replicas = append(f.replicas, f.newReplica(n))
 	}
@@ -124,6 +131,15 @@ func newCosts(t *testing.T, slots, replicas int) *costFleet {
 	}
 	f.after(time.Second, renew)
 	return f
+}
+
+// mostWeights returns weights and counts that change each time, the counts as large as they may be.
+func mostWeights(r *costReplica) (weights map[int]int64, counts string) {
+	weights = map[int]int64{}
+	for slot := range r.f.slots {
+		weights[slot] = 100 + int64((slot+r.round)%3)
+	}
+	return weights, strings.Repeat(strconv.Itoa(r.round%10), 16<<10)
 }
 
 // install runs until all slots have an owner.
@@ -221,13 +237,19 @@ func (f *costFleet) run(d time.Duration) {
 // write stores a version of a Lease, and has the watches show it.
 func (f *costFleet) write(l *coordinationv1.Lease) *coordinationv1.Lease {
 	f.version++
+	if f.tracked != nil {
+		l = f.tracked(f.leases[l.Name], l)
+	}
 	l.ResourceVersion = strconv.Itoa(f.version)
 	if l.UID == "" {
 		l.UID = types.UID(fmt.Sprintf("01234567-89ab-cdef-0123-%012d", f.version))
 	}
 	f.leases[l.Name] = l
-	if strings.Contains(l.Name, "-session-") {
+	switch l.Labels[v1alpha1.LabelLease] {
+	case v1alpha1.LeaseOfSession:
 		f.largest = max(f.largest, l.Size())
+	case v1alpha1.LeaseOfReport:
+		f.reports = max(f.reports, l.Size())
 	}
 	for _, r := range f.replicas {
 		if r.watches {
@@ -330,11 +352,7 @@ func (r *costReplica) begin() {
 	}
 	weigh = func() {
 		r.round++
-		counts := strings.Repeat(strconv.Itoa(r.round%10), 16<<10)
-		weights := map[int]int64{}
-		for slot := range r.f.slots {
-			weights[slot] = 100 + int64((slot+r.round)%3)
-		}
+		weights, counts := r.f.weigh(r)
 		r.get(protocol.Weighed{Weights: weights, Counts: &counts})
 		r.f.after(10*time.Second, weigh)
 	}

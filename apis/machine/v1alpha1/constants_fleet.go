@@ -247,12 +247,16 @@ const (
 	//
 	// On: Leases of the fleet. By: fleet. Value: name of the fleet. See: operations/fleet.md.
 	LabelFleet = FleetDomain + "fleet"
-	// LabelLease distinguishes the Leases of sessions from those of slots.
+	// LabelLease distinguishes the Leases of sessions, of slots, and with reports.
 	//
-	// On: Leases of sessions and slots. By: fleet. Value: `session`, `slot`. See: operations/fleet.md.
+	// On: Leases of the fleet. By: fleet. Value: `session`, `slot`, `report`. See:
+	// operations/fleet.md.
 	LabelLease = FleetDomain + "lease"
 	// LeaseOfSession is the value of LabelLease on the Lease that proves that a session lives.
 	LeaseOfSession = "session"
+	// LeaseOfReport is the value of LabelLease on the Lease with what a replica reports about its
+	// slots and machines.
+	LeaseOfReport = "report"
 	// LeaseOfSlot is the value of LabelLease on the Lease that names the holder of a slot.
 	LeaseOfSlot = "slot"
 )
@@ -275,18 +279,6 @@ const (
 	//
 	// On: Leases of sessions. By: fleet. Value: positive decimal number. See: operations/sizing.md.
 	AnnotationCapacity = FleetDomain + "capacity"
-	// AnnotationWeights are the weights of the slots that the session holds.
-	//
-	// On: Leases of sessions. By: fleet. Value: `<slot>:<weight>,...`. See:
-	// operations/fleet.md#what-a-replica-reports.
-	AnnotationWeights = FleetDomain + "weights"
-	// AnnotationCounts reports how many machines of each zone of each target cluster are Ready and how
-	// many are not, slot by slot. It stays when the Lease is emptied: it is the last that the replica
-	// has reported of its machines.
-	//
-	// On: Leases of sessions. By: fleet. Value: JSON. See:
-	// limits.md#circuit-breakers-use-counts-that-are-some-seconds-old.
-	AnnotationCounts = FleetDomain + "counts"
 	// AnnotationConfirmed lists the UIDs of new slot Leases of which the session has nothing in
 	// flight.
 	//
@@ -314,6 +306,22 @@ const (
 	//
 	// On: Leases of sessions. By: fleet. Value: `true`. See: operations/fleet.md.
 	AnnotationLeaving = FleetDomain + "leaving"
+)
+
+// Annotations of Leases with reports.
+const (
+	// AnnotationWeights are the weights of the slots that the session on the Lease holds.
+	//
+	// On: Leases with reports. By: fleet. Value: `<slot>:<weight>,...`. See:
+	// operations/fleet.md#what-a-replica-reports.
+	AnnotationWeights = FleetDomain + "weights"
+	// AnnotationCounts reports how many machines of each zone of each target cluster are Ready and how
+	// many are not, slot by slot. It is the last that the replica has reported of its machines, also
+	// when it has ended.
+	//
+	// On: Leases with reports. By: fleet. Value: JSON. See:
+	// limits.md#circuit-breakers-use-counts-that-are-some-seconds-old.
+	AnnotationCounts = FleetDomain + "counts"
 )
 
 // Annotations of slot Leases.

@@ -118,6 +118,7 @@ func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy)
 // it.
 type request struct {
 	user          string // "" is a replica
+	pod           string // that the token of a replica names; "" is none, as in a lab without pods
 	status        bool   // of the subresource
 	before, after runtime.Object
 }
@@ -158,6 +159,9 @@ func (r request) refusal(t *testing.T, policies []policy) string {
 	who := &user.DefaultInfo{Name: "fleet-0", Groups: []string{"machine-controller-fleet", "system:authenticated"}}
 	if r.user != "" {
 		who = &user.DefaultInfo{Name: r.user}
+	}
+	if r.pod != "" {
+		who.Extra = map[string][]string{"authentication.kubernetes.io/pod-name": {r.pod}}
 	}
 	object, _ := some.(metav1.Object)
 	gvr := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}
@@ -347,6 +351,18 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 			request{before: lease(FleetNamespace, "fleet-session-fleet-0"), after: lease(FleetNamespace, "fleet-session-fleet-0")},
 			"",
 		},
+		{"a report", request{after: lease(FleetNamespace, "fleet-report-fleet-0")}, ""},
+		{"the report of its pod", request{pod: "fleet-0", after: lease(FleetNamespace, "fleet-report-fleet-0")}, ""},
+		{"the report of another pod", request{pod: "fleet-1", after: lease(FleetNamespace, "fleet-report-fleet-0")}, "its own report"},
+		{
+			"the report of another pod is deleted",
+			request{pod: "fleet-1", before: lease(FleetNamespace, "fleet-report-fleet-0")},
+			"its own report",
+		},
+		{"a report elsewhere", request{pod: "fleet-0", after: lease("n", "fleet-report-fleet-0")}, leases},
+		{"another's session Lease, which the leader empties", request{
+			pod: "fleet-1", before: lease(FleetNamespace, "fleet-session-fleet-0"), after: lease(FleetNamespace, "fleet-session-fleet-0"),
+		}, ""},
 		{"its slot Lease", request{after: lease(FleetNamespace, "fleet-slot-001")}, ""},
 		{"its slot Lease elsewhere", request{after: lease("n", "fleet-slot-001")}, leases},
 		{"another's Lease", request{after: lease(FleetNamespace, "other-slot-001")}, leases},

@@ -35,7 +35,7 @@ func (t *table) accountsOf(peer member.Peer) member.Accounts {
 	if peer.Session == t.settings.Session {
 		return t.reportedAccounts
 	}
-	if w := t.reports[peer.Replica]; w != nil && peer.Session != "" {
+	if w := t.sessions[peer.Replica]; w != nil && peer.Session != "" {
 		return w.accounts
 	}
 	return member.Accounts{}

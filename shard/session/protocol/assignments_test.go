@@ -35,15 +35,23 @@ func TestWorldOfASlot(t *testing.T) {
 			s.write(name, noted(v1alpha1.AnnotationLeaseUID, "another"))
 		}, assignment.Slot{}},
 		"the weight that its holder reports": {another, func(s *stage, name string) {
-			s.write("fleet-session-r-1", noted(v1alpha1.AnnotationWeights, "0:7"))
+			s.report("r-1", another, "0:7", "")
 			s.write(name, noted(v1alpha1.AnnotationWeight, "9"))
 		}, assignment.Slot{Holder: "r-1", Weight: 7}},
+		"the weight that its holder reports with its renewals, as an earlier version does": {another, func(s *stage, _ string) {
+			s.report("r-1", another, "0:3", "")
+			s.write("fleet-session-r-1", noted(v1alpha1.AnnotationWeights, "0:7"))
+		}, assignment.Slot{Holder: "r-1", Weight: 7}},
+		"not the weight that another session of the replica has reported": {another, func(s *stage, name string) {
+			s.report("r-1", "r-1_ccccc", "0:7", "")
+			s.write(name, noted(v1alpha1.AnnotationWeight, "9"))
+		}, assignment.Slot{Holder: "r-1", Weight: 9}},
 		"the weight on the Lease": {another, func(s *stage, name string) {
-			s.write("fleet-session-r-1", noted(v1alpha1.AnnotationWeights, "1:7"))
+			s.report("r-1", another, "1:7", "")
 			s.write(name, noted(v1alpha1.AnnotationWeight, "9"))
 		}, assignment.Slot{Holder: "r-1", Weight: 9}},
 		"no weight of a replica whose session the holder is not": {"r-1", func(s *stage, _ string) {
-			s.write("fleet-session-r-1", noted(v1alpha1.AnnotationWeights, "0:7"))
+			s.report("r-1", another, "0:7", "")
 		}, assignment.Slot{UnownedSince: time.Second}},
 		"a home": {another, func(s *stage, name string) {
 			s.run(3 * time.Second)
@@ -78,10 +86,8 @@ func TestWorldOfASlot(t *testing.T) {
 func TestWeightOfASlot(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, another, "r-1")
-	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
-		heldBy(another)(l)
-		member.Annotate(l, v1alpha1.AnnotationWeights, "0:7")
-	})
+	s.write("fleet-session-r-1", heldBy(another))
+	s.report("r-1", another, "0:7", "")
 	s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, "9") })
 	if got := s.replica.Facts(at(s.now)).Slots[0].Weight; got != 7 {
 		t.Errorf("want 7, as reported, got %d", got)
@@ -95,7 +101,7 @@ func TestWeightOfASlot(t *testing.T) {
 }
 
 func TestReadWeights(t *testing.T) {
-	if diff := cmp.Diff(map[int]int64{2: 5, 3: -1}, readWeights("x:3,1:y,2:5,4,3:-1")); diff != "" {
+	if diff := cmp.Diff(map[int]int64{2: 5, 3: -1}, readWeights("x:3,1:y,2:5,4,3:-1,8:1,-1:1", 8)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

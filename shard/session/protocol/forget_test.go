@@ -59,8 +59,18 @@ func TestMemoryIsBounded(t *testing.T) {
 				heldBy(member.Identity(fmt.Sprintf("r-%d", n), "zzzzz"))(l)
 			})
 		}
-		if got := len(s.replica.proofs.sessions) + s.replica.others.Known() + len(s.replica.table.reports); got > 2000 {
+		if got := len(s.replica.proofs.sessions) + s.replica.others.Known() + len(s.replica.table.sessions); got > 2000 {
 			t.Errorf("something is remembered of %d sessions and replicas, one of which is named by a Lease", got)
+		}
+	})
+	t.Run("of reports of replicas without a session Lease", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.report("r-0", me, "0:7", "a")
+		for n := range 1000 {
+			s.report(fmt.Sprintf("q-%d", n), "q_zzzzz", "0:7", "a")
+		}
+		if got := len(s.replica.table.reports); got > 2*forgetFrom || s.replica.table.reportOf("r-0").counts != "a" {
+			t.Errorf("%d reports are remembered, want at most %d, and that of the only replica among them", got, 2*forgetFrom)
 		}
 	})
 }
@@ -92,7 +102,7 @@ func crowded(t *testing.T, proofs int) *Session {
 	r := s.replica
 	for n := range proofs {
 		name := fmt.Sprintf("q-%d", n)
-		r.proofs.sessions[name+"_zzzzz"], r.table.reports[name], r.leader.deaths[name] = &proof{}, &sessionReport{}, &death{}
+		r.proofs.sessions[name+"_zzzzz"], r.table.sessions[name], r.leader.deaths[name] = &proof{}, &sessionContent{}, &death{}
 		if n > 0 {
 			r.others.Missed(at(time.Second), name)
 		}
@@ -123,7 +133,7 @@ func TestForget(t *testing.T) {
 			want, got []string
 		}{
 			{"proofs", []string{"q-1_zzzzz", "q-2_zzzzz", "q-3_zzzzz"}, slices.Sorted(maps.Keys(r.proofs.sessions))},
-			{"words", []string{"q-5", "r-0"}, slices.Sorted(maps.Keys(r.table.reports))},
+			{"words", []string{"q-5", "r-0"}, slices.Sorted(maps.Keys(r.table.sessions))},
 			{"deaths", []string{"q-1", "q-5"}, slices.Sorted(maps.Keys(r.leader.deaths))},
 		} {
 			if diff := cmp.Diff(kept.want, kept.got); diff != "" {

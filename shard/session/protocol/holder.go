@@ -19,7 +19,7 @@ type holder struct {
 	ability    *ability
 	table      *table
 	proofs     *proofs
-	renewal    *renewal
+	reporting  *reporting
 	// engaged are the slots that prevent a leaving session from emptying its Lease.
 	engaged slotSet
 }
@@ -172,7 +172,7 @@ func (h *holder) release(now member.Moment, s *slot) {
 func (h *holder) vacated(now member.Moment, s *slot) *coordinationv1.Lease {
 	l := h.written(now, s)
 	l.Spec.HolderIdentity = nil
-	if weight, known := h.renewal.weights[s.number]; known {
+	if weight, known := h.reporting.weights[s.number]; known {
 		member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
 	}
 	if h.isLeaving() && s.home == "" && s.assigned == h.settings.Replica {

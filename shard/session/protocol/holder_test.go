@@ -55,10 +55,8 @@ func TestAcquire(t *testing.T) {
 	})
 	t.Run("with the last weight that the dead holder has reported", func(t *testing.T) {
 		s := newStage(t, 8)
-		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
-			heldBy("")(l)
-			member.Annotate(l, v1alpha1.AnnotationWeights, "0:7")
-		})
+		s.write("fleet-session-r-1", heldBy(""))
+		s.report("r-1", another, "0:7", "")
 		name := s.slot(0, another, "r-0")
 		s.expectHolder(name, me)
 		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "7" {

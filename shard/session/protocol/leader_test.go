@@ -196,13 +196,13 @@ func TestAssignments(t *testing.T) {
 			t.Errorf("recorded on its Lease: %d, want 3", got)
 		}
 		report := func(text string) {
-			s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeights, text) })
+			s.report("r-1", another, text, "")
 		}
 		if report("0:7,1:2"); weighs() != 7 {
 			t.Errorf("reported: %d, want 7", weighs())
 		}
 		if report(""); weighs() != 7 {
-			t.Errorf("not reported yet by a new session: %d, want 7", weighs())
+			t.Errorf("not reported any more: %d, want 7", weighs())
 		}
 		if report("0:0"); weighs() != 0 {
 			t.Errorf("reported as empty: %d, want 0", weighs())

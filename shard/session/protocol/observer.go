@@ -47,13 +47,16 @@ func (ob *observer) forget(now member.Moment) {
 	}
 	maps.DeleteFunc(ob.proofs.sessions, func(session string, p *proof) bool { return !p.pending && !sessions[session] })
 	ob.others.Forget(now, func(replica string) bool { return replicas[replica] })
-	maps.DeleteFunc(ob.table.reports, func(replica string, _ *sessionReport) bool { return ob.others.Peer(replica).Replica == "" })
+	maps.DeleteFunc(ob.table.sessions, func(replica string, _ *sessionContent) bool { return ob.others.Peer(replica).Replica == "" })
+	maps.DeleteFunc(ob.table.reports, func(replica string, _ report) bool { return ob.others.Peer(replica).Replica == "" })
 	maps.DeleteFunc(ob.leader.deaths, func(replica string, d *death) bool { return !d.pending && ob.others.Peer(replica).Session == "" })
 	ob.forgetAt = 2 * ob.remembered()
 }
 
 // remembered returns the number of sessions and replicas of which something is remembered.
-func (ob *observer) remembered() int { return len(ob.proofs.sessions) + ob.others.Known() }
+func (ob *observer) remembered() int {
+	return len(ob.proofs.sessions) + ob.others.Known() + len(ob.table.reports)
+}
 
 // observeList applies a consistent list: the watch's, or, with the step in which it was requested,
 // ours. What is not in it does not exist.
@@ -73,6 +76,9 @@ func (ob *observer) observeList(now member.Moment, leases []*coordinationv1.Leas
 			ob.others.Missed(now, p.Replica)
 		}
 	}
+	maps.DeleteFunc(ob.table.reports, func(replica string, _ report) bool {
+		return requestedAt == 0 && !there[member.ReportLeaseName(ob.settings.Fleet, replica)]
+	})
 	ob.dirty = true
 }
 
@@ -81,6 +87,13 @@ func (ob *observer) observeList(now member.Moment, leases []*coordinationv1.Leas
 func (ob *observer) observeLease(now member.Moment, l *coordinationv1.Lease, requestedAt uint64) {
 	if number, ok := member.SlotOfLease(ob.settings.Fleet, l.Name, ob.settings.Slots); ok {
 		ob.holder.observeSlot(now, ob.slots[number], l, requestedAt)
+		return
+	}
+	if replica, ok := member.ReplicaOfReport(ob.settings.Fleet, l.Name); ok {
+		known := ob.table.reportOf(replica).lease
+		if requestedAt == 0 || known == nil || !member.IsOlder(l, known) {
+			ob.table.observeReport(replica, l)
+		}
 		return
 	}
 	if !ob.activation.acted {
@@ -105,6 +118,10 @@ func (ob *observer) observeDeletion(now member.Moment, l *coordinationv1.Lease) 
 		if s := ob.slots[number]; s.lease != nil && s.lease.UID == l.UID {
 			ob.holder.observeSlot(now, s, nil, 0)
 		}
+		return
+	}
+	if replica, ok := member.ReplicaOfReport(ob.settings.Fleet, l.Name); ok {
+		ob.table.observeReport(replica, nil)
 		return
 	}
 	if replica, ok := member.ReplicaOfLease(ob.settings.Fleet, l.Name); ok && ob.others.Missed(now, replica) {

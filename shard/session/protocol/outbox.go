@@ -27,6 +27,7 @@ const (
 	aboutDeath
 	aboutCensus
 	aboutRestore
+	aboutReport
 )
 
 // question is the context of a request that is not answered yet.

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
@@ -15,12 +14,8 @@ type renewal struct {
 	activation *activation
 	ability    *ability
 	table      *table
+	reporting  *reporting
 	notes      member.Notes
-	// weights are those of the slots that the session holds, counts its report about its machines.
-	// They were last reported at weighedAt.
-	weights   map[int]int64
-	counts    *string
-	weighedAt member.Moment
 }
 
 // leave reports at once that the session hands over its slots.
@@ -33,28 +28,17 @@ func (r *renewal) leave(now member.Moment) {
 	r.touchAll()
 }
 
-// weigh records what is to be reported of this session's slots and machines.
-func (r *renewal) weigh(e Weighed) { r.weights, r.counts, r.dirty = e.Weights, e.Counts, true }
-
 // write prepares what the session Lease, which is about to be renewed, reports to the other
 // sessions.
 func (r *renewal) write(now member.Moment) {
-	var confirmed, weights []string
+	var confirmed []string
 	for _, s := range r.slots {
 		if r.confirms(s) {
 			confirmed = append(confirmed, string(s.lease.UID))
 		}
-		if weight, known := r.weights[s.number]; known && s.phase != free {
-			weights = append(weights, strconv.Itoa(s.number)+":"+strconv.FormatInt(weight, 10))
-		}
 	}
 	r.notes.Confirmed = strings.Join(confirmed, ",")
-	text := strings.Join(weights, ",")
-	if recounted := r.counts != nil && (r.notes.Counts == nil || *r.counts != *r.notes.Counts); recounted || text != r.notes.Weights {
-		if r.weighedAt.IsZero() || now.Reached(r.weighedAt.Add(r.settings.Config.WeighEvery)) {
-			r.notes.Weights, r.notes.Counts, r.weighedAt = text, r.counts, now
-		}
-	}
+	r.notes.Counted = r.reporting.counted()
 	r.noteFitness(now)
 	r.own.Note(r.notes)
 }

@@ -17,8 +17,8 @@ type Reports struct {
 func (r *Session) Reports() (reported Reports, ok bool) {
 	reported = Reports{Counts: map[string]string{}, Holders: make([]string, 0, len(r.slots))}
 	for _, peer := range r.others.Peers() {
-		if peer.Counts != "" {
-			reported.Counts[peer.Replica] = peer.Counts
+		if counts := r.table.countsOf(peer); counts != "" {
+			reported.Counts[peer.Replica] = counts
 		}
 		if accounts := r.table.accountsOf(peer); peer.Session != r.settings.Session && !accounts.IsEmpty() {
 			reported.Accounts = append(reported.Accounts, accounts)

@@ -14,7 +14,7 @@ import (
 func TestCountsAreReported(t *testing.T) {
 	s, _ := stageThatHolds(t)
 	s.slot(1, another, "r-1")
-	counts := func() string { return s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationCounts] }
+	counts := func() string { return s.own().Annotations[v1alpha1.AnnotationCounts] }
 	first, second := "first", "second"
 	s.step(Weighed{Weights: map[int]int64{0: 1}})
 	s.run(3 * time.Second)
@@ -36,12 +36,18 @@ func TestCountsAreReported(t *testing.T) {
 	if counts() != second {
 		t.Errorf("reported %q, want %q", counts(), second)
 	}
-	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { // an absent one, with its last report
-		*l = *emptied(l)
-		member.Annotate(l, v1alpha1.AnnotationCounts, "last")
+	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { *l = *emptied(l) }) // an absent one, with its last report
+	s.report("r-1", another, "", "last")
+	s.write("fleet-session-r-2", func(l *coordinationv1.Lease) { // an earlier version
+		heldBy("r-2_ccccc")(l)
+		member.Annotate(l, v1alpha1.AnnotationCounts, "earlier")
 	})
+	s.report("r-3", "r-3_ddddd", "", "without a session Lease")
 	reported, ok := s.replica.Reports()
-	want := Reports{Counts: map[string]string{"r-0": second, "r-1": "last"}, Holders: []string{"r-0", "r-1", "", "", "", "", "", ""}}
+	want := Reports{
+		Counts:  map[string]string{"r-0": second, "r-1": "last", "r-2": "earlier"},
+		Holders: []string{"r-0", "r-1", "", "", "", "", "", ""},
+	}
 	if diff := cmp.Diff(want, reported); diff != "" || !ok {
 		t.Errorf("reports (-want +got), %v:\n%s", ok, diff)
 	}

@@ -229,43 +229,6 @@ func TestConfirmations(t *testing.T) {
 	})
 }
 
-func TestReportedWeights(t *testing.T) {
-	weights := func(s *stage) string { return s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationWeights] }
-	counts := func(s *stage) string { return s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationCounts] }
-	weighed := func(n int64, count string) Weighed {
-		return Weighed{Weights: map[int]int64{0: n, 1: 99}, Counts: &count}
-	}
-	s, _ := stageThatHolds(t)
-	s.step(weighed(7, "a"))
-	s.run(2 * time.Second)
-	if weights(s) != "0:7" || counts(s) != "a" {
-		t.Errorf("want what is held reported with the next renewal, got %q and %q", weights(s), counts(s))
-	}
-	s.step(weighed(8, "b"))
-	s.run(7 * time.Second)
-	if weights(s) != "0:7" || counts(s) != "a" {
-		t.Errorf("want nothing new within 10 s, got %q and %q", weights(s), counts(s))
-	}
-	s.run(4 * time.Second)
-	if weights(s) != "0:8" || counts(s) != "b" {
-		t.Errorf("want it reported after 10 s, got %q and %q", weights(s), counts(s))
-	}
-	s.run(20 * time.Second)
-	s.step(weighed(8, "c"))
-	s.run(2 * time.Second)
-	if counts(s) != "c" {
-		t.Errorf("want only a new count reported, got %q", counts(s))
-	}
-	s.step(weighed(8, "c")) // an unchanged report does not delay the next one
-	s.run(10 * time.Second)
-	s.step(weighed(8, "c"))
-	s.step(Weighed{Weights: map[int]int64{0: 9}})
-	s.run(2 * time.Second)
-	if weights(s) != "0:9" || counts(s) != "c" {
-		t.Errorf("want only the weight reported, and the last count unchanged, got %q and %q", weights(s), counts(s))
-	}
-}
-
 func TestRecordedWeights(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "0": 0, "5": 5, "-5": 0, "much": 0, "99999999999999999999": 0} {
 		s := leads(t)

@@ -194,6 +194,16 @@ func (s *stage) write(name string, change func(l *coordinationv1.Lease)) {
 	s.step(Seen{s.put(l)})
 }
 
+// report stores a replica's report, written by a session.
+func (s *stage) report(replica, session, weights, counts string) {
+	s.t.Helper()
+	s.write(member.ReportLeaseName("fleet", replica), func(l *coordinationv1.Lease) {
+		heldBy(session)(l)
+		member.Annotate(l, v1alpha1.AnnotationWeights, weights)
+		member.Annotate(l, v1alpha1.AnnotationCounts, counts)
+	})
+}
+
 // remove deletes a Lease and shows it.
 func (s *stage) remove(name string) {
 	s.t.Helper()

@@ -18,6 +18,7 @@ type Session struct {
 	table      *table
 	proofs     *proofs
 	renewal    *renewal
+	reporting  *reporting
 	holder     *holder
 	leader     *leader
 	observer   *observer
@@ -61,16 +62,19 @@ func NewSession(s Settings) (*Session, error) {
 	}
 	r := &Session{shared: c, activation: &activation{shared: c}}
 	r.ability = &ability{shared: c, activation: r.activation, tried: map[string]member.Service{}, timeouts: map[string]time.Duration{}}
-	r.table = &table{shared: c, reports: map[string]*sessionReport{}, confirmations: map[string]map[types.UID]struct{}{}}
+	r.table = &table{
+		shared: c, sessions: map[string]*sessionContent{}, confirmations: map[string]map[types.UID]struct{}{}, reports: map[string]report{},
+	}
 	r.proofs = &proofs{shared: c, table: r.table, sessions: map[string]*proof{}}
-	r.renewal = &renewal{shared: c, activation: r.activation, ability: r.ability, table: r.table, weights: map[int]int64{}}
+	r.reporting = &reporting{shared: c, activation: r.activation, table: r.table}
+	r.renewal = &renewal{shared: c, activation: r.activation, ability: r.ability, table: r.table, reporting: r.reporting}
 	r.holder = &holder{
 		shared:     c,
 		activation: r.activation,
 		ability:    r.ability,
 		table:      r.table,
 		proofs:     r.proofs,
-		renewal:    r.renewal,
+		reporting:  r.reporting,
 		engaged:    newSlotSet(s.Slots),
 	}
 	r.leader = &leader{
@@ -131,7 +135,7 @@ func (r *Session) handle(now member.Moment, event Event) {
 	case Idle:
 		r.handleIdle(e)
 	case Weighed:
-		r.renewal.weigh(e)
+		r.reporting.weigh(e)
 	case Leaving:
 		r.renewal.leave(now)
 	case Opened:
@@ -174,6 +178,7 @@ func (r *Session) decide(now member.Moment) {
 	}
 	if r.own.IsDue(now) {
 		r.renewal.write(now)
+		r.reporting.write(now)
 	}
 	if request, ok := r.own.Next(now); ok {
 		if request.Verb != member.Get {
@@ -250,7 +255,7 @@ func (r *Session) handleReply(now member.Moment, reply member.Reply) {
 	if !ok {
 		return
 	}
-	r.dirty = r.dirty || q.about != aboutOwn
+	r.dirty = r.dirty || q.about != aboutOwn && q.about != aboutReport
 	if q.leads && (q.verb == member.Create || q.verb == member.Update) {
 		r.leader.recordWrite(now, q.name, reply.Outcome)
 	}
@@ -273,6 +278,8 @@ func (r *Session) handleReply(now member.Moment, reply member.Reply) {
 		r.leader.handleDeath(now, q, reply)
 	case aboutCensus:
 		r.leader.handleCensus(now, q, reply)
+	case aboutReport:
+		r.reporting.handle(now, reply)
 	case aboutRestore:
 		r.observer.handleRestore(now, q, reply)
 	}

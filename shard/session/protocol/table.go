@@ -1,11 +1,14 @@
 package protocol
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
@@ -14,19 +17,28 @@ import (
 type table struct {
 	*shared
 
-	// reports are the contents of the session Leases, by replica; confirmations are the slot Leases
+	// sessions are the contents of the session Leases, by replica; confirmations are the slot Leases
 	// that sessions have confirmed.
-	reports       map[string]*sessionReport
+	sessions      map[string]*sessionContent
 	confirmations map[string]map[types.UID]struct{}
+	// reports are those of the replicas about their slots and machines, by replica.
+	reports map[string]report
 	// reportedAccounts is the report of this session about accounts at clouds.
 	reportedAccounts member.Accounts
 }
 
-// sessionReport is the content of a session Lease, parsed once for each of its versions.
-type sessionReport struct {
+// report is a version of a Lease with a replica's report; the zero report is none.
+type report struct {
+	lease           *coordinationv1.Lease
+	weights, counts string
+	weightOf        map[int]int64
+}
+
+// sessionContent is the content of a session Lease, parsed once for each of its versions.
+type sessionContent struct {
 	session, confirmed, weights, reported string
 	// accounts is the report about accounts at clouds. uids are the slot Leases that the session has
-	// confirmed, weightOf the weights of slots that the replica reports.
+	// confirmed, weightOf the weights of slots that a session of an earlier version reports there.
 	accounts member.Accounts
 	uids     map[types.UID]struct{}
 	weightOf map[int]int64
@@ -40,13 +52,13 @@ func (t *table) applyNews() {
 	}
 	for _, replica := range replicas {
 		peer := t.others.Peer(replica)
-		w := t.reports[replica]
+		w := t.sessions[replica]
 		if w == nil {
-			w = &sessionReport{}
-			t.reports[replica] = w
+			w = &sessionContent{}
+			t.sessions[replica] = w
 		}
 		if w.weights != peer.Weights {
-			w.weights, w.weightOf = peer.Weights, readWeights(peer.Weights)
+			w.weights, w.weightOf = peer.Weights, readWeights(peer.Weights, len(t.slots))
 		}
 		if w.reported != peer.Accounts {
 			w.reported = peer.Accounts
@@ -60,6 +72,33 @@ func (t *table) applyNews() {
 			t.touchConfirmed(before, w.uids)
 		}
 	}
+}
+
+// observeReport records a version of the Lease with a replica's report; nil if there is none. A
+// leader assigns slots again then.
+func (t *table) observeReport(replica string, l *coordinationv1.Lease) {
+	t.dirty = true
+	if l == nil {
+		delete(t.reports, replica)
+		return
+	}
+	before := t.reports[replica]
+	now := report{
+		lease: l, weights: l.Annotations[v1alpha1.AnnotationWeights], counts: l.Annotations[v1alpha1.AnnotationCounts], weightOf: before.weightOf,
+	}
+	if now.weights != before.weights {
+		now.weightOf = readWeights(now.weights, len(t.slots))
+	}
+	t.reports[replica] = now
+}
+
+// reportOf returns what a replica has last reported about its slots and machines.
+func (t *table) reportOf(replica string) report { return t.reports[replica] }
+
+// countsOf returns the last report of a replica about its machines. Sessions of earlier versions
+// write it to their session Lease, where it stays until a later one has written its own.
+func (t *table) countsOf(peer member.Peer) string {
+	return cmp.Or(peer.Counts, t.reports[peer.Replica].counts)
 }
 
 // touchConfirmed touches the slots in quarantine that a session has confirmed either before or
@@ -105,10 +144,14 @@ func (t *table) owner(s *slot) string {
 	return s.replica
 }
 
-// reported returns the weight that the slot's holder reports.
+// reported returns the weight that the slot's holder reports. Sessions of earlier versions report
+// it on their session Lease. A report of another session of the replica is not the holder's.
 func (t *table) reported(s *slot) (weight int64, known bool) {
-	if w := t.reports[s.replica]; w != nil {
+	if w := t.sessions[s.replica]; w != nil {
 		weight, known = w.weightOf[s.number]
+	}
+	if r := t.reports[s.replica]; !known && member.Holder(r.lease) == s.holder {
+		weight, known = r.weightOf[s.number]
 	}
 	return weight, known
 }
@@ -134,15 +177,15 @@ func (t *table) weighs(s *slot) int64 {
 	return s.weight
 }
 
-// readWeights parses the weights that a session reports. Entries that cannot be parsed are left
-// out.
-func readWeights(text string) map[int]int64 {
+// readWeights parses the weights that a session reports, of so many slots. Entries that cannot be
+// parsed are left out.
+func readWeights(text string, slots int) map[int]int64 {
 	weights := map[int]int64{}
 	for entry := range strings.SplitSeq(text, ",") {
 		number, value, _ := strings.Cut(entry, ":")
 		slot, err := strconv.Atoi(number)
 		weight, err2 := strconv.ParseInt(value, 10, 64)
-		if err == nil && err2 == nil {
+		if err == nil && err2 == nil && slot >= 0 && slot < slots {
 			weights[slot] = weight
 		}
 	}

@@ -153,6 +153,9 @@ func (w *crowd) otherSession() {
 	w.put("fleet-session-r-1", func(l *coordinationv1.Lease) {
 		heldBy(session)(l)
 		member.Annotate(l, v1alpha1.AnnotationConfirmed, confirmed)
+	})
+	w.put("fleet-report-r-1", func(l *coordinationv1.Lease) {
+		heldBy(session)(l)
 		member.Annotate(l, v1alpha1.AnnotationWeights, fmt.Sprintf("0:%d", rapid.IntRange(0, 9).Draw(w.T, "weight")))
 	})
 }

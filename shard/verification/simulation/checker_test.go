@@ -143,6 +143,8 @@ func (c *checker) written(by *process, old, l *coordinationv1.Lease, req member.
 		c.slotWritten(by, slot, old, l, req)
 	} else if replica, ok := member.ReplicaOfLease(fleetName, l.Name); ok {
 		c.sessionWritten(by, replica, old, l, req)
+	} else if replica, ok := member.ReplicaOfReport(fleetName, l.Name); ok {
+		c.reportWritten(by, replica, l, req)
 	}
 }
 
@@ -214,6 +216,14 @@ func (c *checker) sessionWritten(by *process, replica string, old, l *coordinati
 	}
 }
 
+// reportWritten checks that only a session that may act writes a report, and only that of its own
+// replica.
+func (c *checker) reportWritten(by *process, replica string, l *coordinationv1.Lease, req member.Request) {
+	if replica != by.pod.name || member.Holder(l) != by.session || req.Need != member.NeedFence {
+		c.fail("%s writes the report %s of %s in a request that needs only %s", by.session, l.Name, member.Holder(l), req.Need)
+	}
+}
+
 // exited is called when a process ends by itself.
 func (c *checker) exited(p *process, e *protocol.Exit) {
 	c.tally.Exits[e.Reason]++
@@ -275,6 +285,10 @@ func (c *checker) atRest() (missing string) {
 	for _, p := range c.w.processes {
 		if p.mode == running && p.machine.Suspended() {
 			return p.session + " is suspended"
+		}
+		report := c.w.api.leases[member.ReportLeaseName(fleetName, p.pod.name)]
+		if p.mode == running && p.holds() && member.Holder(report) != p.session {
+			return p.session + " has not reported the weights of its slots"
 		}
 	}
 	return ""

@@ -218,6 +218,9 @@ func (p *process) passed() bool { return p.fence.IsZero() || p.moment().Reached(
 // owns is the check before each side effect.
 func (p *process) owns(slot int) bool { return p.mode != gone && p.entitled[slot] && !p.passed() }
 
+// holds reports whether the process holds a slot.
+func (p *process) holds() bool { return slices.Contains(p.entitled, true) }
+
 // arm sets the timer.
 func (p *process) arm(at member.Moment) {
 	wait := beat
