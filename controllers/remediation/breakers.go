@@ -29,6 +29,9 @@ type Breakers struct {
 	inUse func() map[string][]disruption.Thresholds
 	dirty chan struct{}
 
+	// reports were parsed for the last count, which is run's.
+	reports disruption.Reports
+
 	mu         sync.Mutex
 	texts      map[string]string
 	holders    []string
@@ -191,7 +194,8 @@ func (b *Breakers) count(ctx context.Context) (again time.Time) {
 	if holders == nil {
 		return time.Time{} // the number of slots is not known yet
 	}
-	reported, own := disruption.ParseReports(texts, holders), b.own(len(holders))
+	b.reports = b.reports.Next(texts, holders)
+	reported, own := b.reports, b.own(len(holders))
 	total, complete := disruption.Sum(own, reported)
 	wanted := b.inUse()
 	b.mu.Lock()

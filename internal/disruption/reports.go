@@ -34,6 +34,7 @@ type Own map[int]Counts
 // Reports are the reports of the replicas, as ParseReports returns them.
 type Reports struct {
 	by      map[string]Own
+	texts   map[string]string
 	holders []string
 }
 
@@ -80,11 +81,21 @@ func forms() []form {
 // ParseReports parses the reports of replicas, by their names, and the holder of each slot; ""
 // means none. An invalid report counts as missing.
 func ParseReports(texts map[string]string, holders []string) Reports {
-	reports := Reports{by: map[string]Own{}, holders: slices.Clone(holders)}
+	return Reports{}.Next(texts, holders)
+}
+
+// Next returns what ParseReports does, and parses only reports that differ from those of r: each
+// replica parses those of all others, and seldom more than one has changed.
+func (r Reports) Next(texts map[string]string, holders []string) Reports {
+	next := Reports{by: map[string]Own{}, texts: maps.Clone(texts), holders: slices.Clone(holders)}
 	for replica, text := range texts {
-		reports.by[replica], _ = read(text) // nil, which has no slots, if it is invalid
+		if own, known := r.by[replica]; known && r.texts[replica] == text {
+			next.by[replica] = own
+			continue
+		}
+		next.by[replica], _ = read(text) // nil, which has no slots, if it is invalid
 	}
-	return reports
+	return next
 }
 
 func read(text string) (own Own, ok bool) {
