@@ -76,11 +76,13 @@ func (b *Budgets) Collectors() []prometheus.Collector {
 	})}
 }
 
-// Budget is that of a cluster for one of the namespaces that share it.
+// Budget is that of a cluster for one of the namespaces that share it. Each has its own failures: a
+// namespace whose credentials do not work, even before anything is sent, does not stop the others.
 type Budget struct {
 	all     *Budgets
 	cluster string
 	shared  *shared
+	breaker budget.Breaker // guarded by Budgets.mu
 	changed func()
 }
 
@@ -114,7 +116,7 @@ func (b *Budget) Close() {
 func (b *Budget) Problem() (why string, wait time.Duration) {
 	b.all.mu.Lock()
 	defer b.all.mu.Unlock()
-	return b.shared.Problem(b.all.cfg.Clock.Now())
+	return b.breaker.Problem(b.all.cfg.Clock.Now())
 }
 
 // begin returns whether a request may be sent. If so, end is called when it has ended.
@@ -127,7 +129,7 @@ func (b *Budget) begin(kind budget.Kind) (probe bool, err error) {
 		busy++
 	}
 	now := all.cfg.Clock.Now()
-	answer := b.shared.Ask(kind, budget.Share(all.cfg.Total, busy), now)
+	answer := b.shared.Ask(&b.breaker, kind, budget.Share(all.cfg.Total, busy), now)
 	switch answer.Refusal {
 	case budget.None:
 		all.busy = busy
@@ -146,19 +148,13 @@ func (b *Budget) begin(kind budget.Kind) (probe bool, err error) {
 // end records how a request has ended.
 func (b *Budget) end(kind budget.Kind, probe bool, o budget.Outcome) {
 	b.all.mu.Lock()
-	change := b.shared.End(kind, probe, o, b.all.cfg.Clock.Now())
+	change := b.shared.End(&b.breaker, kind, probe, o, b.all.cfg.Clock.Now())
 	if b.shared.InFlight() == 0 {
 		b.all.busy--
 	}
-	var notify []func()
-	if change != budget.Unchanged {
-		for user := range b.shared.users {
-			notify = append(notify, user.changed)
-		}
-	}
 	b.all.mu.Unlock()
-	for _, f := range notify {
-		f()
+	if change != budget.Unchanged {
+		b.changed()
 	}
 }
 

@@ -188,26 +188,42 @@ func TestWatchesLast(t *testing.T) {
 	})
 }
 
-// Namespaces that name the same cluster share its budget, as long as one of them uses it.
+// Namespaces that name the same cluster share what may be in flight, as long as one of them uses
+// it, and not the failures of one of them: its credentials alone may be the cause.
 func TestNamespacesShareABudget(t *testing.T) {
-	budgets, changed := newBudgets(t), ""
-	one, two := budgets.Open("a", func() { changed += "one " }), budgets.Open("a", func() { changed += "two " })
-	other := budgets.Open("b", func() { changed += "other " })
-	for range budget.Failures {
-		_ = send(t, one.Wrap(answering(http.StatusTooManyRequests, strings.NewReader("{}"))), http.MethodGet, "/")
-	}
-	problem := func(b *Budget) bool { why, _ := b.Problem(); return why != "" }
-	if !problem(one) || !problem(two) || problem(other) || len(changed) != len("one two ") || strings.Contains(changed, "other") {
-		t.Errorf("got problems %t, %t and %t, and reports to %s", problem(one), problem(two), problem(other), changed)
-	}
-	one.Close()
-	if again := budgets.Open("a", func() {}); !problem(again) {
-		t.Error("the budget is forgotten while it is used")
-	}
-	other.Close()
-	if len(budgets.all) != 1 {
-		t.Errorf("%d budgets are kept, want 1", len(budgets.all))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		budgets, changed := newBudgets(t), ""
+		one, two := budgets.Open("a", func() { changed += "one " }), budgets.Open("a", func() { changed += "two " })
+		other := budgets.Open("b", func() { changed += "other " })
+		answers := answering(http.StatusOK, strings.NewReader("{}"))
+		for range budget.Failures {
+			_ = send(t, one.Wrap(answering(http.StatusTooManyRequests, strings.NewReader("{}"))), http.MethodGet, "/")
+		}
+		if why, _ := one.Problem(); why == "" || changed != "one " {
+			t.Errorf("got the problem %q of the namespace that failed, and reports to %s", why, changed)
+		}
+		if why, _ := two.Problem(); why != "" || send(t, two.Wrap(answers), http.MethodGet, "/") != nil {
+			t.Errorf("got the problem %q of another namespace", why)
+		}
+		var hanging sync.WaitGroup
+		for range budget.MostInFlight {
+			hanging.Go(func() { _ = send(t, two.Wrap(server(nil)), http.MethodGet, "/") })
+		}
+		synctest.Wait()
+		one.Close()
+		again := budgets.Open("a", func() {})
+		if err := send(t, again.Wrap(answers), http.MethodGet, "/"); !isRefused(err) {
+			t.Errorf("the budget is forgotten while it is used: got %v", err)
+		}
+		if err := send(t, other.Wrap(answers), http.MethodGet, "/"); err != nil {
+			t.Errorf("another cluster: %v", err)
+		}
+		hanging.Wait()
+		other.Close()
+		if len(budgets.all) != 1 {
+			t.Errorf("%d budgets are kept, want 1", len(budgets.all))
+		}
+	})
 }
 
 type errorReader struct{}

@@ -79,8 +79,11 @@ type Budget struct {
 	inFlight int
 	crowd    int       // refused since a request was sent
 	paid     time.Time // by when what was sent would have been sent at Rate
-	rows     [kinds]row
 }
+
+// Breaker has the failures of those who reach a target cluster in the same way: the credentials of
+// others fail for other reasons. The zero value has none. It is not safe for concurrent use.
+type Breaker struct{ rows [kinds]row }
 
 // row has the failures of one kind.
 type row struct {
@@ -104,8 +107,8 @@ type Answer struct {
 
 // Ask returns whether a request may be sent now, when a share may be in flight. If so, End is
 // called when it has ended.
-func (b *Budget) Ask(kind Kind, share int, now time.Time) Answer {
-	r := &b.rows[kind]
+func (b *Budget) Ask(breaker *Breaker, kind Kind, share int, now time.Time) Answer {
+	r := &breaker.rows[kind]
 	if r.open && (r.probes || r.until.After(now)) {
 		return Answer{Refusal: Open, Wait: r.wait(now)}
 	}
@@ -140,7 +143,7 @@ func (r *row) next() time.Duration { return min(max(2*r.pause, FirstPause), Long
 
 // Problem returns what is wrong with the server, and after which time a request is sent again; ""
 // if requests are sent.
-func (b *Budget) Problem(now time.Time) (why string, wait time.Duration) {
+func (b *Breaker) Problem(now time.Time) (why string, wait time.Duration) {
 	for kind := range kinds {
 		if r := &b.rows[kind]; r.open && (r.probes || r.until.After(now)) {
 			return fmt.Sprintf("its API server has failed %d %ss or more in a row, the last one with: %s", Failures, kind, r.why), r.wait(now)
@@ -182,9 +185,9 @@ const (
 )
 
 // End records the end of a request that Ask has allowed; probe is that of the Answer.
-func (b *Budget) End(kind Kind, probe bool, o Outcome, now time.Time) Change {
+func (b *Budget) End(breaker *Breaker, kind Kind, probe bool, o Outcome, now time.Time) Change {
 	b.inFlight--
-	r := &b.rows[kind]
+	r := &breaker.rows[kind]
 	if probe {
 		r.probes = false
 	}

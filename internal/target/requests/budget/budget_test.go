@@ -9,12 +9,13 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is a Budget and its time. Steps are words of a line: "r" and "w" send a read or a write
+// world is a Budget, a Breaker and their time. Steps are words of a line: "r" and "w" send a read or a write
 // that is answered, "R" and "W" one that fails, "r!" one that shows nothing, "r?" one that does not
 // end, "+2s" lets time pass, and "=text" expects what the last word resulted in.
 type world struct {
 	*testing.T
 	Budget
+	Breaker
 
 	now time.Time
 }
@@ -24,7 +25,7 @@ func (w *world) do(word string, share int) (result string) {
 	if strings.ToLower(word)[0] == 'w' {
 		kind = Write
 	}
-	answer := w.Ask(kind, share, w.now)
+	answer := w.Ask(&w.Breaker, kind, share, w.now)
 	switch {
 	case answer.Refusal != None:
 		return fmt.Sprint(answer.Refusal, ":", answer.Wait)
@@ -38,7 +39,7 @@ func (w *world) do(word string, share int) (result string) {
 	case word == strings.ToUpper(word):
 		o = Outcome{Evidence: Failed, Why: "no answer"}
 	}
-	return [...]string{Unchanged: "ok", Opened: "opened", Closed: "closed"}[w.End(kind, answer.Probe, o, w.now)]
+	return [...]string{Unchanged: "ok", Opened: "opened", Closed: "closed"}[w.End(&w.Breaker, kind, answer.Probe, o, w.now)]
 }
 
 func TestDecisions(t *testing.T) {
@@ -108,7 +109,7 @@ func TestLateEnds(t *testing.T) {
 	failed := Outcome{Evidence: Failed, Why: "late", RetryAfter: time.Hour}
 	for i := range 2 * Failures {
 		w.now = w.now.Add(100 * time.Millisecond)
-		if change := w.End(Read, false, failed, w.now); (change == Opened) != (i+1 == Failures) {
+		if change := w.End(&w.Breaker, Read, false, failed, w.now); (change == Opened) != (i+1 == Failures) {
 			t.Errorf("end %d: the change is %d", i, change)
 		}
 	}
