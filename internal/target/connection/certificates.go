@@ -9,10 +9,17 @@ import (
 	"fmt"
 )
 
-// maxCerts is the maximum number of certificates of a CA, and maxRSA that of bits of an RSA key:
-// one of 380,000 bits, which fits into a Secret, takes a processor 14 s in each handshake. Go has
-// the same limit of bits for the certificates that a server sends, and none for these.
-const maxCerts, maxRSA = 64, 8192
+const (
+	// maxCerts is the maximum number of certificates of a CA.
+	maxCerts = 64
+	// maxRSA is the maximum number of bits of an RSA key of a CA, and maxClientRSA of that of a
+	// client: one of 380,000 bits, which fits into a Secret, takes a processor 14 s in each
+	// handshake. Go has the same limit for the certificates that a server sends, and none for
+	// these. A client signs with its key, for which one of 8192 bits takes 0.2 s.
+	maxRSA, maxClientRSA = 8192, 4096
+	// minRSA is the minimum number, with less of which Go does not sign.
+	minRSA = 1024
+)
 
 // caOf returns the certificates of a CA. Errors: there is none, there are too many, or one has a
 // key that is too large.
@@ -26,7 +33,7 @@ func caOf(text string) (*x509.CertPool, error) {
 		if n++; n > maxCerts {
 			return nil, fmt.Errorf("CA: expected at most %d certificates, got more; leave out those that the server does not need", maxCerts)
 		}
-		if err := checkKey(cert.PublicKey); err != nil {
+		if err := checkKey(cert.PublicKey, maxRSA); err != nil {
 			return nil, fmt.Errorf("CA: certificate %d: %w", n, err)
 		}
 		pool.AddCert(cert)
@@ -45,16 +52,16 @@ func clientOf(cert, key string) (tls.Certificate, error) {
 		// The error may have parts of the key.
 		return tls.Certificate{}, errors.New("expected a client certificate and its key in PEM, got something else")
 	}
-	if err := checkKey(pair.Leaf.PublicKey); err != nil {
+	if err := checkKey(pair.Leaf.PublicKey, maxClientRSA); err != nil {
 		return tls.Certificate{}, fmt.Errorf("client certificate: %w", err)
 	}
 	return pair, nil
 }
 
-// checkKey returns an error if a key takes too much time.
-func checkKey(public any) error {
-	if key, ok := public.(*rsa.PublicKey); ok && key.N.BitLen() > maxRSA {
-		return fmt.Errorf("expected an RSA key of at most %d bits, got one of %d", maxRSA, key.N.BitLen())
+// checkKey returns an error if a key takes too much time, or cannot be used.
+func checkKey(public any, most int) error {
+	if key, ok := public.(*rsa.PublicKey); ok && (key.N.BitLen() > most || key.N.BitLen() < minRSA) {
+		return fmt.Errorf("expected an RSA key of %d to %d bits, got one of %d", minRSA, most, key.N.BitLen())
 	}
 	return nil
 }

@@ -30,12 +30,16 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	large, err := rsa.GenerateMultiPrimeKey(rand.Reader, 20, maxRSA+8) //nolint:staticcheck // one of two primes takes minutes
+	large, err := rsa.GenerateMultiPrimeKey(rand.Reader, 20, maxClientRSA+8) //nolint:staticcheck // one of two primes takes minutes
 	if err != nil {
 		t.Fatal(err)
 	}
-	const largeKey = "expected an RSA key of at most 8192 bits, got one of "
+	const (
+		largeKey       = "expected an RSA key of 1024 to 8192 bits, got one of "
+		largeClientKey = "expected an RSA key of 1024 to 4096 bits, got one of "
+	)
 	public := &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), maxRSA), E: 65537} // a bit too large
+	small := &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), minRSA-2), E: 65537}
 	largest := &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), maxRSA-1), E: 65537}
 	other := ecKey(t)
 	for _, tc := range []struct {
@@ -43,11 +47,12 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 		want                string // part of the error, "" for none
 	}{
 		{"no client certificate", a.CA, "x", "y", "expected a client certificate and its key in PEM"},
-		{"a large key of a client", a.CA, certificateOf(t, large.Public()), keyOf(large), "client certificate: " + largeKey + "8200"},
+		{"a large key of a client", a.CA, certificateOf(t, large.Public()), keyOf(large), "client certificate: " + largeClientKey + "4104"},
 		{"no CA", "x", "", "", "expected certificates of the CA in PEM"},
 		{"no certificate of a CA", keyOf(large), "", "", "expected certificates of the CA in PEM"},
 		{"another block next to a certificate", keyOf(large) + a.CA, "", "", ""},
 		{"a large key of a CA", a.CA + certificateOf(t, public), "", "", "CA: certificate 2: " + largeKey + "8193"},
+		{"a small key of a CA", a.CA + certificateOf(t, small), "", "", "CA: certificate 2: " + largeKey + "1023"},
 		{"keys of a CA", a.CA + certificateOf(t, largest) + certificateOf(t, &other.PublicKey), "", "", ""},
 		{"many certificates", strings.Repeat(a.CA, maxCerts), "", "", ""},
 		{"too many certificates", strings.Repeat(a.CA, maxCerts+1), "", "", "CA: expected at most 64 certificates, got more"},

@@ -64,42 +64,68 @@ type Connection struct {
 	now    atomic.Pointer[credentials]
 	read   inWork
 	events *pacing.Rates[struct{}] // bytes of events of all watches
+
+	overhead *pacing.Rates[struct{}] // bytes that belong to no answer
+	dials    *pacing.Rates[struct{}]
 }
 
 // credentials are an Access with the connections that are authenticated by it.
 type credentials struct {
 	access    access.Access
 	transport *http.Transport
+	conns     *conns
+	before    *conns // of the credentials before, which have watches and requests until these end
 }
 
 // New returns a Connection, which connects with the first request. Errors: certificates that cannot
 // be parsed, or are refused.
 func New(policy access.Policy, a access.Access, of clock.Clock) (*Connection, error) {
-	c := &Connection{policy: policy, clock: of, events: pacing.NewRates[struct{}](eventsAtOnce, time.Second/eventsPerSecond)}
+	c := &Connection{
+		policy: policy, clock: of, events: pacing.NewRates[struct{}](eventsAtOnce, time.Second/eventsPerSecond),
+		overhead: pacing.NewRates[struct{}](overheadAtOnce, time.Second/overheadPerSecond),
+		dials:    pacing.NewRates[struct{}](dialsAtOnce, time.Second/dialsPerSecond),
+	}
 	return c, c.Use(a)
 }
 
 // Use has the next requests use other credentials, of the same server and CA. Errors: certificates
-// that cannot be parsed, or are refused; then the earlier ones stay.
+// that cannot be parsed, or are refused; then the earlier ones stay. Requests that were sent with
+// the last ones continue, and those of the ones before end.
 func (c *Connection) Use(a access.Access) error {
 	before := c.now.Load()
 	if before != nil && before.access.ClientCert == a.ClientCert && before.access.ClientKey == a.ClientKey {
-		c.now.Store(&credentials{access: a, transport: before.transport})
+		c.now.Store(&credentials{access: a, transport: before.transport, conns: before.conns, before: before.before})
 		return nil
 	}
-	transport, err := c.transport(a)
-	if err != nil {
+	now := &credentials{access: a, conns: c.newConns()}
+	var err error
+	if now.transport, err = c.transport(a, now.conns.dial); err != nil {
 		return err
 	}
-	c.now.Store(&credentials{access: a, transport: transport})
 	if before != nil {
-		before.transport.CloseIdleConnections() // those with requests are closed when these end
+		now.before = before.conns
+	}
+	c.now.Store(now)
+	if before != nil {
+		before.transport.CloseIdleConnections()
+		before.closeBefore()
 	}
 	return nil
 }
 
-// Close closes the connections that have no request.
-func (c *Connection) Close() { c.now.Load().transport.CloseIdleConnections() }
+func (c *credentials) closeBefore() {
+	if c.before != nil {
+		c.before.close()
+	}
+}
+
+// Close closes all connections, and ends their requests. A server that goes on sending would keep
+// one open that is only idle.
+func (c *Connection) Close() {
+	now := c.now.Load()
+	now.closeBefore()
+	now.conns.close()
+}
 
 // Config returns a configuration for clients of this connection.
 func (c *Connection) Config() *rest.Config {
@@ -107,7 +133,9 @@ func (c *Connection) Config() *rest.Config {
 }
 
 // transport returns the connections for credentials.
-func (c *Connection) transport(a access.Access) (*http.Transport, error) {
+func (c *Connection) transport(
+	a access.Access, dial func(ctx context.Context, network, address string) (net.Conn, error),
+) (*http.Transport, error) {
 	ca, err := caOf(a.CA)
 	if err != nil {
 		return nil, err
@@ -121,7 +149,7 @@ func (c *Connection) transport(a access.Access) (*http.Transport, error) {
 		verify.Certificates = []tls.Certificate{pair}
 	}
 	transport := &http.Transport{
-		DialContext: c.dial, TLSClientConfig: verify, TLSHandshakeTimeout: tlsTimeout, IdleConnTimeout: idleTimeout,
+		DialContext: dial, TLSClientConfig: verify, TLSHandshakeTimeout: tlsTimeout, IdleConnTimeout: idleTimeout,
 		MaxIdleConnsPerHost: maxIdleConns, ForceAttemptHTTP2: true,
 		MaxResponseHeaderBytes: maxHeader,
 		HTTP2: &http.HTTP2Config{
@@ -182,6 +210,7 @@ func (c *Connection) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = answer.Body.Close()
 		return nil, fmt.Errorf("expected an answer of an API server, got status %d that redirects to another address", answer.StatusCode)
 	}
+	answer.Body = c.answeredBy(answer.Body)
 	answer.Header.Del("Warning")                                             // client-go logs each of them
 	encoding, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // as clients do; they refuse an invalid one
 	isProtobuf := encoding == runtime.ContentTypeProtobuf
