@@ -26,9 +26,9 @@ const (
 // bundle of several CAs has about 10 kB.
 const MaxBytes = 64 << 10
 
-// maxKey is the maximum size of a private key, in bytes: an RSA key of 8192 bits has 6.4 kB. A
-// larger one takes a processor minutes of each connection.
-const maxKey = 8 << 10
+// maxKey is the maximum size of a private key, in bytes: an RSA key of 4096 bits has 3.3 kB. A
+// larger one takes a processor up to minutes of each connection.
+const maxKey = 4 << 10
 
 // Access describes how a cluster is reached. Read returns valid ones.
 type Access struct {
@@ -172,7 +172,7 @@ func (p Policy) check(namespace string, a *Access) error {
 	case hasCert && (a.ClientCert == "" || a.ClientKey == ""):
 		return fmt.Errorf("expected a client certificate and its key, got one of the two")
 	case len(a.ClientKey) > maxKey:
-		return fmt.Errorf("client key: expected at most %d bytes, got more; use a key of at most 8192 bits", maxKey)
+		return fmt.Errorf("client key: expected at most %d bytes, got more; use a key of at most 4096 bits", maxKey)
 	case strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return fmt.Errorf("token: expected printable characters without spaces")
 	}

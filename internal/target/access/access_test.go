@@ -145,6 +145,14 @@ func TestRead(t *testing.T) {
 			data:  config("https://a.example", ca+"\n    extensions: [&a [x, x], [*a, *a]]", "token: T"),
 			fails: "expected a kubeconfig without aliases of YAML",
 		},
+		"a field twice": {
+			data:  config("https://a.example", ca, "token: T\n    token: U"),
+			fails: "expected parts with at most 100 fields, each once, got one with 2 fields, of which 1 have different names",
+		},
+		"fields that take long to compare": {
+			data:  map[string][]byte{KeyKubeconfig: []byte("{" + strings.Repeat("a,", 30_000) + "}")},
+			fails: "got one with 30000 fields",
+		},
 		"no context": {
 			data: map[string][]byte{KeyKubeconfig: []byte("{}")}, fails: `current-context: expected one context "", got 0`,
 		},
@@ -216,7 +224,7 @@ func TestRead(t *testing.T) {
 		},
 		"large client key": {
 			data:  parts(KeyToken, "", KeyClientCert, "x", KeyClientKey, strings.Repeat("x", maxKey+1)),
-			fails: "client key: expected at most 8192 bytes",
+			fails: "client key: expected at most 4096 bytes",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +255,8 @@ func TestRead(t *testing.T) {
 // An address of IPv6 that leads to one of IPv4 is refused as that is, and no other.
 func TestRefusedAddresses(t *testing.T) {
 	for text, want := range map[string]bool{
-		"169.254.169.254": true, "192.0.2.1": false, "2001:db8::1": false, "fd00:ec2::254": true, "fe80::1%eth0": true, "::": true, "::1": true,
+		"169.254.169.254": true, "192.0.2.1": false, "2001:db8::1": false, "fd00:ec2::254": true, "fd00:ec2::23": true,
+		"fe80::1%eth0": true, "::": true, "::1": true,
 		"::ffff:169.254.169.254": true, "::ffff:192.0.2.1": false, "::ffff:127.0.0.1%eth0": true,
 		"::169.254.169.254": true, "::192.0.2.1": false,
 		"::ffff:0:169.254.169.254": true, "::ffff:0:192.0.2.1": false,

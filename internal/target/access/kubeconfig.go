@@ -2,6 +2,7 @@ package access
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,10 +54,10 @@ func readKubeconfig(of Secret, token *Secret) (Access, error) {
 	var document yaml.Node
 	var all kubeconfig
 	err = yaml.Unmarshal([]byte(content), &document)
-	if err == nil && hasAlias(&document) {
-		return Access{}, fmt.Errorf("key %s: expected a kubeconfig without aliases of YAML (*name), got one; write each value out", KeyKubeconfig)
-	}
 	if err == nil {
+		if err := checkPart(&document); err != nil {
+			return Access{}, fmt.Errorf("key %s: %w", KeyKubeconfig, err)
+		}
 		err = document.Decode(&all)
 	}
 	if err != nil {
@@ -70,10 +71,32 @@ func readKubeconfig(of Secret, token *Secret) (Access, error) {
 	return a, nil
 }
 
-// hasAlias reports whether a part of a document stands for another one: with these, some kilobytes
-// are gigabytes when they are decoded.
-func hasAlias(part *yaml.Node) bool {
-	return part.Kind == yaml.AliasNode || slices.ContainsFunc(part.Content, hasAlias)
+// maxFields is the maximum number of fields of one part of a kubeconfig; the largest known has ten.
+const maxFields = 100
+
+// checkPart refuses what is much larger when it is decoded: an alias stands for another part, and
+// the decoder compares each field of a part with each other one and reports every pair of equal
+// ones.
+func checkPart(part *yaml.Node) error {
+	switch part.Kind { //nolint:exhaustive // the others have nothing but their content
+	case yaml.AliasNode:
+		return errors.New("expected a kubeconfig without aliases of YAML (*name), got one; write each value out")
+	case yaml.MappingNode: // its content is a name, a value, a name, a value
+		names := map[string]bool{}
+		for i := 0; i < len(part.Content); i += 2 {
+			names[part.Content[i].Value] = true
+		}
+		if n := len(part.Content) / 2; n > maxFields || len(names) < n {
+			return fmt.Errorf("expected parts with at most %d fields, each once, got one with %d fields, of which %d have different names",
+				maxFields, n, len(names))
+		}
+	}
+	for _, inner := range part.Content {
+		if err := checkPart(inner); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (k kubeconfig) read(token *Secret) (a Access, err error) {

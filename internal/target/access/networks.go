@@ -11,7 +11,7 @@ func Local() []netip.Prefix {
 	var all []netip.Prefix
 	for _, network := range []string{
 		"127.0.0.0/8", "0.0.0.0/8", "::/127", // 0.0.0.0 and :: are the host itself, too
-		"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128", // of AWS, Google
+		"169.254.0.0/16", "fe80::/10", "fd00:ec2::/64", "fd20:ce::254/128", // of AWS, Google
 		"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // of Alibaba, Azure, Oracle
 	} {
 		all = append(all, netip.MustParsePrefix(network))
