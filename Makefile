@@ -55,7 +55,7 @@ help: ## Show this list
 	  /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: build-lab build-fleet build-daemon ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
+build: build-lab build-fleet build-daemon build-kubectl-mcf ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
 
 .PHONY: build-fleet
 build-fleet:
@@ -64,6 +64,12 @@ build-fleet:
 .PHONY: build-daemon
 build-daemon:
 	@go build -ldflags "-s -w $(stamp)" -o bin/ ./cmd/machine-config-daemon
+
+# The plugin "kubectl mcf", and its completion: with bin in the PATH, kubectl finds both.
+.PHONY: build-kubectl-mcf
+build-kubectl-mcf:
+	@go -C cmd/kubectl-mcf build -ldflags "-s -w $(stamp)" -o ../../bin/ .
+	@install -m 755 cmd/kubectl-mcf/kubectl_complete-mcf bin/
 
 .PHONY: build-lab
 build-lab:
@@ -81,6 +87,10 @@ image: ## Build the container image into bin/image, without a container runtime:
 .PHONY: daemon
 daemon: ## Build machine-config-daemon for machines into bin/daemon, with checksums: VERSION, COMMIT, DATE, PLATFORMS
 	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" PLATFORMS="$(PLATFORMS)" hack/daemon.sh
+
+.PHONY: kubectl-mcf
+kubectl-mcf: ## Build the plugin "kubectl mcf" into bin/krew, with archives, checksums and a manifest of krew: VERSION, COMMIT, DATE, PLATFORMS
+	@VERSION="$(VERSION)" COMMIT="$(COMMIT)" DATE="$(DATE)" PLATFORMS="$(PLATFORMS)" hack/kubectl-mcf.sh
 
 .PHONY: image-push
 image-push: ## Push the image in bin/image as IMAGE (registry/name:tag)

@@ -16,7 +16,7 @@ linter() { # folder, arguments
 # all runs the linter in all modules but the lab's.
 all() {
   local module
-  for module in . e2e/autoscaler hack/tools/image hack/tools/protobuf driver/bridge driver/bridge/azure driver/aws driver/azure; do
+  for module in . e2e/autoscaler hack/tools/image hack/tools/protobuf driver/bridge driver/bridge/azure driver/aws driver/azure cmd/kubectl-mcf; do
     linter "$module" "$@" || return
   done
 }

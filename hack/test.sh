@@ -115,6 +115,7 @@ unit() {
   mapfile -t packages < <(without_lab)
   tests . -tags e2e -short "${order[@]}" -- "${packages[@]}"
   tests e2e/lab "${order[@]}" -- ./...
+  tests cmd/kubectl-mcf "${order[@]}" -- ./...
 }
 
 # The race detector, for packages that synchronize goroutines. All that they import is compiled once more for it, so that the lab's packages

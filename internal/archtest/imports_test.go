@@ -58,7 +58,7 @@ func importsPointOneWay(files []goFile) (findings []string) {
 			return "shard/fence must not import the session that decides what it permits"
 		case f.inside("membership") && within(imported, "./shard"):
 			return "membership must not import slots"
-		case f.inside("internal") && !f.inside("internal/machinesim") && !f.inside("internal/replica") &&
+		case f.inside("internal") && !f.inside("internal/machinesim") && !f.inside("internal/replica") && !f.inside("internal/view") &&
 			(controllers || within(imported, "./shard") || within(imported, "./membership")):
 			return "internal packages are the base of controllers and sharding"
 		}

@@ -12,7 +12,7 @@ import (
 
 // linkFleet are the modules whose programs link packages of the root module. They agree on all
 // versions: where two differ in one, everything that imports it is compiled twice.
-var linkFleet = []string{".", "e2e/lab", "driver/aws", "driver/azure", "driver/bridge", "driver/bridge/azure"}
+var linkFleet = []string{".", "e2e/lab", "driver/aws", "driver/azure", "driver/bridge", "driver/bridge/azure", "cmd/kubectl-mcf"}
 
 // sameInTools are the modules on whose versions the others agree, too.
 var sameInTools = []string{

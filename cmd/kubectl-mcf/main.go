@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// The exit codes other than 0.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT) //nolint:forbidigo // the first context
+	klog.SetOutput(io.Discard)                                                               // of client-go; errors are returned
+	klog.LogToStderr(false)
+	p := &program{streams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, clock: clock.RealClock{}, env: os.Getenv, connect: kubeconfigs}
+	code := execute(ctx, newCommand(p), os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// runError is an error of the work, or the report that its subject is not done. Every other error
+// is one of usage.
+type runError struct{ err error }
+
+func (e *runError) Error() string { return e.err.Error() }
+func (e *runError) Unwrap() error { return e.err }
+
+// execute runs the command, prints its error, and returns the exit code.
+func execute(ctx context.Context, cmd *cobra.Command, args []string) int {
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n", err)
+	if _, ran := errors.AsType[*runError](err); !ran {
+		return exitUsage
+	}
+	return exitFailed
+}
