@@ -127,6 +127,14 @@ func (s *Server) put(resource string, u *unstructured.Unstructured) (*Object, er
 	return s.write(st, before, u)
 }
 
+// Load stores an object with its own UID, generation and times, as it was recorded elsewhere.
+// Errors: it cannot be encoded.
+func (s *Server) Load(resource string, document map[string]any) (*Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(s.storeOf(resource), nil, (&unstructured.Unstructured{Object: document}).DeepCopy())
+}
+
 // Edit changes an object, like a client that has just read it; there is no new version if nothing
 // changes. It reports whether the object exists. edit must not use the server.
 func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.Unstructured)) bool {
