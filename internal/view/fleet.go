@@ -117,10 +117,27 @@ func FleetOf(s Snapshot) Fleet {
 			f.Slots = append(f.Slots, slotOf(l, number, sessions))
 		}
 	}
+	weigh(f.Slots, s.Leases)
 	for i := range f.Replicas {
 		f.Replicas[i].addSlots(f.Slots)
 	}
 	return f
+}
+
+// weigh sets the weights that sessions report of their slots. A slot Lease has the one of its last
+// hand-over.
+func weigh(slots []Slot, leases []*coordinationv1.Lease) {
+	for _, l := range leases {
+		for entry := range strings.SplitSeq(l.Annotations[v1alpha1.AnnotationWeights], ",") {
+			number, weight, _ := strings.Cut(entry, ":")
+			n, err1 := strconv.Atoi(number)
+			w, err2 := strconv.ParseInt(weight, 10, 64)
+			i := slices.IndexFunc(slots, func(s Slot) bool { return s.Number == n && s.Session == membership.Holder(l) })
+			if err1 == nil && err2 == nil && i >= 0 {
+				slots[i].Weight = w
+			}
+		}
+	}
 }
 
 func (r *Replica) addSlots(slots []Slot) {
@@ -194,7 +211,8 @@ func HoldOf(o metav1.Object) string {
 func (f Fleet) troubles() (all []Trouble) {
 	fleet := Object{Kind: KindFleet, Name: f.Name}
 	if f.Leader == "" {
-		all = append(all, Trouble{Object: fleet, Level: Error, Reason: "NoLeader", Message: "no session leads, so that no slot is assigned or taken over"})
+		all = append(all, Trouble{Object: fleet, Level: Error, Reason: "NoLeader",
+			Message: "no session leads, so that no slot is assigned or taken over"})
 	}
 	if f.Hold != "" {
 		all = append(all, Trouble{Object: fleet, Level: Warning, Reason: "DeletionsHeld",

@@ -124,7 +124,8 @@ func (h History) Find(number int64) (Revision, error) {
 			}
 		}
 		if len(before) == 0 {
-			return Revision{}, fmt.Errorf("machinedeployment %s has no revision before the current one; old MachineSets are kept by revisionHistoryLimit", h.Name)
+			return Revision{}, fmt.Errorf("machinedeployment %s has no revision before the current one; revisionHistoryLimit has how many are kept",
+				h.Name)
 		}
 		return before[len(before)-1], nil
 	}

@@ -128,7 +128,8 @@ func DeploymentTroubles(d *v1alpha1.MachineDeployment, now time.Time) []Trouble 
 	}
 	all := append(unlabeled(of, d, now), fromConditions(of, conditions)...)
 	if d.Spec.Paused {
-		all = append(all, Trouble{Object: of, Level: Note, Reason: "Paused", Message: "no machine is replaced for its template until it is resumed"})
+		all = append(all, Trouble{Object: of, Level: Note, Reason: "Paused",
+			Message: "no machine is replaced for its template until it is resumed"})
 	}
 	if d.Status.ObservedGeneration < d.Generation {
 		all = append(all, Trouble{Object: of, Level: Note, Reason: "NotObserved", Message: fmt.Sprintf(
@@ -243,7 +244,8 @@ func nodeTroubles(m *v1alpha1.Machine, node *corev1.Node) (all []Trouble) {
 	ready := machinefacts.NodeCondition(node, corev1.NodeReady)
 	switch {
 	case ready == nil:
-		all = append(all, Trouble{Object: of, Level: Warning, Reason: "NotReady", Message: "its kubelet has not reported", Since: node.CreationTimestamp.Time})
+		all = append(all, Trouble{Object: of, Level: Warning, Reason: "NotReady", Message: "its kubelet has not reported",
+			Since: node.CreationTimestamp.Time})
 	case ready.Status != corev1.ConditionTrue:
 		message := strings.TrimPrefix(ready.Reason+": "+ready.Message, ": ")
 		all = append(all, Trouble{Object: of, Level: Warning, Reason: "NotReady", Message: message, Since: ready.LastTransitionTime.Time})

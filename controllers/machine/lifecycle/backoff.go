@@ -47,6 +47,16 @@ func readBackoff(w World) backoff {
 	return b
 }
 
+// RetryAt returns when the cloud may be called again for a machine after a failure; zero if that is
+// not recorded on it.
+func RetryAt(m *v1alpha1.Machine) time.Time {
+	var b backoff
+	if json.Unmarshal([]byte(m.Annotations[v1alpha1.AnnotationBackoff]), &b) != nil {
+		return time.Time{}
+	}
+	return b.At
+}
+
 // longestWait returns the upper bound of a wait, by the clock that it was begun on.
 func longestWait(limits Limits) time.Duration {
 	return max(driver.MaxRetryAfter, limits.ResourceExhaustedRetry)

@@ -194,13 +194,29 @@ func (r Reader) namespaces(ctx context.Context, s *view.Snapshot, name string) {
 }
 
 func (r Reader) leases(ctx context.Context, s *view.Snapshot) error {
-	return decode.EachPage(ctx, view.MissingLeases, r.Control.CoordinationV1().Leases(r.FleetNamespace).List, func(page *coordinationv1.LeaseList) {
+	list := r.Control.CoordinationV1().Leases(r.FleetNamespace).List
+	return decode.EachPage(ctx, view.MissingLeases, list, func(page *coordinationv1.LeaseList) {
 		for _, l := range pointers(page.Items) {
 			if l.Labels[v1alpha1.LabelFleet] == r.FleetName || l.Name == r.FleetName+"-leader" {
 				s.Leases = append(s.Leases, l)
 			}
 		}
 	})
+}
+
+// Node adds a Node of the target cluster to a snapshot. One that does not exist is not missing.
+func (r Reader) Node(ctx context.Context, s *view.Snapshot, name string) {
+	if r.Target == nil {
+		missing(s, view.MissingNodes, Right{}, fmt.Errorf("%w: %s", errNoTarget, r.NoTarget))
+		return
+	}
+	node, err := r.Target.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		s.Nodes = append(s.Nodes, node)
+	case !apierrors.IsNotFound(err):
+		missing(s, view.MissingNodes, Right{Verb: "get", Resource: "nodes", Cluster: target}, err)
+	}
 }
 
 var errNoTarget = errors.New("no target cluster")
@@ -221,15 +237,6 @@ func (r Reader) events(ctx context.Context, s *view.Snapshot, scope Scope) error
 		return false
 	}
 	return decode.UntilPage(ctx, view.MissingEvents, options, r.Control.EventsV1().Events(scope.Namespace).List, visit)
-}
-
-// EventsAbout adds the Events about another object of the namespace.
-func (r Reader) EventsAbout(ctx context.Context, s *view.Snapshot, namespace, name string) {
-	if s.Misses(view.MissingEvents) {
-		return
-	}
-	right := Right{Verb: "list", Resource: "events.events.k8s.io", Namespace: namespace}
-	missing(s, view.MissingEvents, right, r.events(ctx, s, Scope{Namespace: namespace, EventsOf: name}))
 }
 
 func (r Reader) pods(ctx context.Context, s *view.Snapshot, node string) error {

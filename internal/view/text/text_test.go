@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -85,4 +86,79 @@ func TestControlCharactersOfMessagesAreRemoved(t *testing.T) {
 	if got := text.Tree(tree, text.Style{Now: now}); strings.ContainsAny(got, "\x1b\r") || strings.Count(got, "\n") != 2 {
 		t.Errorf("got %q", got)
 	}
+}
+
+func TestRolloutsAndHistories(t *testing.T) {
+	s := recorded(t, "snapshot.yaml")
+	compare(t, "rollout.txt", func(style text.Style) string {
+		var b strings.Builder
+		for _, d := range s.Deployments {
+			b.WriteString(text.Rollout(view.RolloutOf(d, s.SetsOf(d)), style) + text.History(view.HistoryOf(d, s.SetsOf(d)), style))
+		}
+		return b.String()
+	})
+}
+
+func TestWhyOfEachMachine(t *testing.T) {
+	s := recorded(t, "snapshot.yaml")
+	compare(t, "why.txt", func(style text.Style) string {
+		var b strings.Builder
+		for _, name := range []string{
+			"workers-a-hjklm", "workers-a-npqrs", "workers-a-tvwxz", "workers-b-pqrst", "spot-a-bbbbb", "spot-a-ccccc", "workers-a-old12",
+		} {
+			y, err := view.WhyOf(s, "prod", name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.WriteString(text.Why(y, style) + "\n")
+		}
+		return b.String()
+	})
+}
+
+func TestOwnersSlotsAndLoad(t *testing.T) {
+	s := recorded(t, "snapshot.yaml")
+	metrics := map[string]view.Metrics{
+		"fleet-0": {Version: "v0.1.0", Commit: "abc", Cores: 0.25, Memory: 70 << 20, InFlight: 2, Waiting: 3, Oldest: 1.5},
+	}
+	compare(t, "fleet.txt", func(style text.Style) string {
+		f := view.FleetOf(s)
+		return text.Owners(view.OwnersOf(s, nil), style) + text.Slots(f, style) + text.Slot(f.Slots[1:3], style) +
+			text.Top(view.TopOf(s, metrics), style) +
+			text.Versions(view.VersionsOf(view.Build{Name: "kubectl-mcf", Version: "v0.1.1", Commit: "def"}, s, metrics), style)
+	})
+}
+
+func TestDrains(t *testing.T) {
+	s := recorded(t, "snapshot.yaml")
+	compare(t, "drain.txt", func(style text.Style) string {
+		var b strings.Builder
+		for _, n := range s.Nodes {
+			if n.Name != "workers-a-tvwxz" && n.Name != "workers-a-hjklm" {
+				continue
+			}
+			m, err := s.FindMachine(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := s
+			if n.Name == "workers-a-hjklm" {
+				of.Pods = nil
+			}
+			b.WriteString(text.Drain(view.DrainOf(of, n, m), style) + "\n")
+		}
+		return b.String()
+	})
+}
+
+func TestTargets(t *testing.T) {
+	s := recorded(t, "snapshot.yaml")
+	reads := []view.TargetRead{
+		{Server: "https://one", Asked: true, Nodes: s.Nodes, Credentials: "token", Expires: now.AddDate(0, 0, 30)},
+		{Namespace: "prod", Server: "https://two", Asked: true, Err: errors.New("connection refused"), Credentials: "certificate"},
+		{Namespace: "dev", Server: "https://three", Asked: true, Nodes: s.Nodes[:1], Credentials: "token", Expires: now.Add(-1)},
+		{Namespace: "test", Server: "https://four", Asked: true, Credentials: "token", Expires: now.Add(1)},
+		{Namespace: "other", Err: errors.New("Secret t: expected a token or a client certificate, got neither")},
+	}
+	compare(t, "targets.txt", func(style text.Style) string { return text.Targets(view.TargetsOf(s, reads), style) })
 }
