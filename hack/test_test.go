@@ -16,6 +16,8 @@ var repository = map[string]string{
 	"failing/failing_test.go":      inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`),
 	"e2e/lab/go.mod":               "module example.com/scratch/lab\n\ngo 1.26\n",
 	"e2e/lab/passing/some_test.go": inPackage("passing", `func TestPasses(t *testing.T) {}`),
+	"cmd/kubectl-mcf/go.mod":       "module example.com/scratch/plugin\n\ngo 1.26\n",
+	"cmd/kubectl-mcf/some_test.go": inPackage("main", `func TestPasses(t *testing.T) {}`),
 }
 
 func inPackage(name, tests string) string {

@@ -29,7 +29,9 @@ Exit codes: 0 done, 1 failed or not done, 2 wrong usage.`,
 	cmd.SetOut(p.streams.Out)
 	cmd.SetErr(p.streams.ErrOut)
 	p.declare(cmd)
-	cmd.AddCommand(newTreeCommand(p), newStatusCommand(p), newOptionsCommand())
+	cmd.AddCommand(newTreeCommand(p), newStatusCommand(p), newRolloutCommand(p), newWhyCommand(p), newOwnersCommand(p), newSlotsCommand(p),
+		newMoveCommand(p), newDrainCommand(p), newPreserveCommand(p), newUnpreserveCommand(p), newHoldCommand(p), newReleaseCommand(p),
+		newTargetsCommand(p), newTopCommand(p), newVersionCommand(p), newOptionsCommand())
 	hideGlobalFlags(cmd)
 	return cmd
 }
@@ -44,6 +46,8 @@ func newOptionsCommand() *cobra.Command {
 	}
 }
 
+const globalFlags = `"kubectl mcf options" lists the flags of all commands.` + "\n"
+
 // hideGlobalFlags leaves the flags of all commands out of each help: they are longer than a screen.
 func hideGlobalFlags(cmd *cobra.Command) {
 	template := cmd.UsageTemplate()
@@ -53,9 +57,9 @@ func hideGlobalFlags(cmd *cobra.Command) {
 	}
 	for _, verb := range cmd.Commands() {
 		verb.SetUsageTemplate(template[:from] + "{{if .HasAvailableLocalFlags}}\n\nFlags:\n" +
-			"{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}\n\n" + `"kubectl mcf options" lists the flags of all commands.` + "\n" + template[to:])
+			"{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}\n\n" + globalFlags + template[to:])
 	}
-	cmd.SetUsageTemplate(template[:from] + "\n\n" + `"kubectl mcf options" lists the flags of all commands.` + "\n" + template[to:])
+	cmd.SetUsageTemplate(template[:from] + "\n\n" + globalFlags + template[to:])
 }
 
 // Rights that several verbs need, with the roles of the Helm chart that have them.

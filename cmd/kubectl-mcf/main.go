@@ -22,10 +22,13 @@ const (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT) //nolint:forbidigo // the first context
-	klog.SetOutput(io.Discard)                                                               // of client-go; errors are returned
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	klog.SetOutput(io.Discard) // of client-go; errors are returned
 	klog.LogToStderr(false)
-	p := &program{streams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, clock: clock.RealClock{}, env: os.Getenv, connect: kubeconfigs}
+	p := &program{
+		streams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
+		clock:   clock.RealClock{}, env: os.Getenv, connect: kubeconfigs,
+	}
 	code := execute(ctx, newCommand(p), os.Args[1:])
 	stop()
 	os.Exit(code)

@@ -56,7 +56,7 @@ func (p *program) print(v any, objects []view.Object, render func(text.Style) st
 	case outputName:
 		out = names(objects)
 	default:
-		return fmt.Errorf("--output: expected %s, %s, %s or %s, got %q", outputWide, outputJSON, outputYAML, outputName, p.output)
+		return usage("--output: expected %s, %s, %s or %s, got %q", outputWide, outputJSON, outputYAML, outputName, p.output)
 	}
 	_, err := fmt.Fprint(p.streams.Out, out)
 	return err
@@ -81,12 +81,17 @@ func names(objects []view.Object) string {
 	return strings.Join(all, "\n") + "\n"
 }
 
+// usageError is an error of usage that is found while a command runs.
+type usageError struct{ error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
 // ran returns an error of the work, as main distinguishes it from one of usage.
 func ran(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, is := errors.AsType[*runError](err); is {
+	if _, is := errors.AsType[usageError](err); is {
 		return err
 	}
 	return &runError{err}

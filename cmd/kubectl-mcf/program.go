@@ -124,7 +124,9 @@ func machines(config *rest.Config) (machineclient.MachineV1alpha1Interface, erro
 
 // reader returns the reader of snapshots.
 func (p *program) reader() (observe.Reader, error) {
-	r := observe.Reader{FleetNamespace: p.fleetNamespace, FleetName: p.fleetName, Timeouts: view.DefaultTimeouts(), NoTarget: "--no-target is set"}
+	r := observe.Reader{
+		FleetNamespace: p.fleetNamespace, FleetName: p.fleetName, Timeouts: view.DefaultTimeouts(), NoTarget: "--no-target is set",
+	}
 	control, target, err := p.connect(p)
 	if err != nil {
 		return r, err

@@ -16,7 +16,8 @@ func newTreeCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tree [MACHINEDEPLOYMENT]",
 		Short: "Show MachineDeployments with their MachineSets, Machines and Nodes, and what is wrong with them",
-		Long: help(`Show MachineDeployments with their MachineSets, Machines and Nodes. Machines in the same state are one line. What is not as it
+		Long: help(`
+Show MachineDeployments with their MachineSets, Machines and Nodes. Machines in the same state are one line. What is not as it
 should be comes first, with its reason and since when; -o wide shows all reasons and whole messages.`,
 			rightToRead,
 			"list nodes of the target cluster, for what is wrong with Nodes; without it the rest is shown"),
@@ -76,7 +77,8 @@ func newStatusCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what does not serve, is stalled, held, frozen or broken, in a namespace or in all",
-		Long: help(`Show all that is not as it should be in a namespace, or with -A in all: MachineDeployments that are stalled, held, frozen or without
+		Long: help(`
+Show all that is not as it should be in a namespace, or with -A in all: MachineDeployments that are stalled, held, frozen or without
 machines, circuit breakers that are open, machines that fail, Nodes that are not Ready, holds of deletions, and replicas and slots of the
 fleet. The worst comes first.`,
 			rightToRead,
