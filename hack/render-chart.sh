@@ -21,7 +21,7 @@ fi
 # In the target cluster of a lab the fleet has no access to the Secrets of MachineClasses, and with one cluster its
 # MachineClasses are not in kube-system: the policy there is the one of two clusters.
 declare -A set=([control]=install.targetAccess=true,namespaceSwitch=deployment [target]=install.controlAccess=false)
-declare -A more=([control]="--show-only templates/metrics-access.yaml --show-only templates/namespace-switch.yaml" [target]="")
+declare -A more=([control]="--show-only templates/aggregated-access.yaml --show-only templates/people-access.yaml --show-only templates/metrics-access.yaml --show-only templates/namespace-switch.yaml" [target]="")
 for cluster in control target; do
   # shellcheck disable=SC2086 # a list of words
   rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "${set[$cluster]}" \
