@@ -32,6 +32,7 @@ Exit codes: 0 done, 1 failed or not done, 2 wrong usage.`,
 	cmd.AddCommand(newTreeCommand(p), newStatusCommand(p), newRolloutCommand(p), newWhyCommand(p), newOwnersCommand(p), newSlotsCommand(p),
 		newMoveCommand(p), newDrainCommand(p), newPreserveCommand(p), newUnpreserveCommand(p), newHoldCommand(p), newReleaseCommand(p),
 		newTargetsCommand(p), newTopCommand(p), newVersionCommand(p), newOptionsCommand())
+	p.addCompletions(cmd)
 	hideGlobalFlags(cmd)
 	return cmd
 }

@@ -135,6 +135,25 @@ func TestErrorsNameTheMissingRight(t *testing.T) {
 	golden.Compare(t, "testdata/rights.txt", b.String())
 }
 
+// TestNamesAreCompleted: a shell offers the names of objects, and nothing without the right to list
+// them.
+func TestNamesAreCompleted(t *testing.T) {
+	s := cluster(t)
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"__complete", "tree", "w"},
+		{"__complete", "rollout", "undo", ""},
+		{"__complete", "why", "workers-b"},
+		{"__complete", "drain", "spot"},
+		{"__complete", "why", "workers-b", ""},
+	} {
+		b.WriteString("$ " + strings.Join(args, " ") + "\n" + call(t, s, args...).out)
+	}
+	s.Refuse("list *", apierrors.NewForbidden(schema.GroupResource{}, "", nil))
+	b.WriteString("without rights\n" + call(t, s, "__complete", "tree", "").out)
+	golden.Compare(t, "testdata/completions.txt", b.String())
+}
+
 // TestEachVerbNamesItsRights: the help of a verb has the rights that it needs.
 func TestEachVerbNamesItsRights(t *testing.T) {
 	var check func(cmd *cobra.Command)

@@ -84,7 +84,7 @@ func deletionOf(s Snapshot, m *v1alpha1.Machine) Wait {
 	}
 	return Wait{
 		For:   "its Node to be drained, and then its VM to be deleted (kubectl mcf drain " + name + " shows the pods)",
-		Until: order.Since.Add(order.Timeout), Then: "the drain is forced: pods that are left are deleted without grace",
+		Until: order.Since.Add(order.Timeout), Then: "the drain is forced, unless it was before: pods that are left are deleted without grace",
 	}
 }
 

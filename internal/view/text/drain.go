@@ -19,7 +19,7 @@ func Drain(d view.Drain, s Style) string {
 		what += fmt.Sprintf(" is not being drained. A drain would be forced after %s, and a pod that cannot be evicted deleted without grace "+
 			"after %s.", d.Timeout, d.EvictTime)
 	} else {
-		what += fmt.Sprintf(" has been draining for %s, because %s. The drain is forced at %s (%s), and a pod that cannot be evicted is deleted "+
+		what += fmt.Sprintf(" has been draining for %s, because %s. The drain is forced at %s (%s) at the latest, and a pod that cannot be evicted is deleted "+
 			"without grace after %s.", s.age(d.Since), d.Why, d.Forced.UTC().Format(time.RFC3339), s.in(d.Forced), d.EvictTime)
 	}
 	b.WriteString(s.wrapped(what, 0) + "\n")
