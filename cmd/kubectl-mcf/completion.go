@@ -12,9 +12,12 @@ import (
 // mostCompletions is how many objects are read for the names that a shell offers.
 const mostCompletions = 500
 
+// lister lists the names of objects; none on an error.
+type lister = func(cmd *cobra.Command, r observe.Reader, namespace string, o metav1.ListOptions) []string
+
 // completes returns the function that completes the first argument of a command by names of
 // objects. Without the right to list them it offers none.
-func (p *program) completes(names func(cmd *cobra.Command, r observe.Reader, namespace string, o metav1.ListOptions) []string) cobra.CompletionFunc {
+func (p *program) completes(names lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		r, err1 := p.reader()
 		namespace, err2 := p.namespace()

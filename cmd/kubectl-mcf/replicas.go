@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	rightsForReplicas = "create pods/portforward in the fleet's namespace (role …:operator of the chart), and get /metrics (role …:metrics-reader " +
-		"or …:debug-reader) with a bearer token: a kubeconfig with a client certificate only needs --token"
+	rightsForReplicas = "create pods/portforward in the fleet's namespace (role …:operator of the chart), and get /metrics (role " +
+		"…:metrics-reader or …:debug-reader) with a bearer token: a kubeconfig with a client certificate only needs --token"
 	// metricsPort is the port of pods of the chart.
 	metricsPort = 10258
 	// mostMetrics is how many bytes of an answer are read.

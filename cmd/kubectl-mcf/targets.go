@@ -108,8 +108,10 @@ func (p *program) readTargets(ctx context.Context, r observe.Reader, s *view.Sna
 	}
 	wait.Wait()
 	if slices.Contains(forbidden, true) {
-		s.Missing = append(s.Missing, view.Missing{What: "Target clusters of namespaces", Why: "the API server refuses the request",
-			Right: "get secrets " + secrets.name})
+		s.Missing = append(s.Missing, view.Missing{
+			What: "Target clusters of namespaces", Why: "the API server refuses the request",
+			Right: "get secrets " + secrets.name,
+		})
 	}
 	var all []view.TargetRead
 	for i, read := range reads {

@@ -15,7 +15,9 @@ import (
 // floors are the trees of the house, the highest first. A folder is on the floor of the longest
 // path that it is within; what is within none, as the end-to-end tests, is outside. Binaries are on
 // the highest floor, those of drivers too.
-var floors = [][]string{{"cmd"}, {"internal/replica", "internal/view"}, {"controllers"}, {"shard", "membership"}, {"internal"}, {"driver", "apis", "client"}}
+var floors = [][]string{
+	{"cmd"}, {"internal/replica", "internal/view"}, {"controllers"}, {"shard", "membership"}, {"internal"}, {"driver", "apis", "client"},
+}
 
 // floorOf returns the floor of a folder, counted from the highest, and -1 outside.
 func floorOf(folder string) int {

@@ -68,9 +68,9 @@ type DrainBudget struct {
 
 // DrainOf returns the drain of a Node, from its pods and budgets. m is its machine; nil if it has
 // none or none that is known.
-func DrainOf(s Snapshot, node *corev1.Node, m *v1alpha1.Machine) Drain {
+func DrainOf(s Snapshot, node *corev1.Node, m *v1alpha1.Machine) *Drain {
 	settings := drain.Settings{Timeout: s.Timeouts.Drain, MaxEvictRetries: s.Timeouts.MaxEvictRetries}
-	d := Drain{Node: node.Name, Pods: []DrainPod{}, Budgets: []DrainBudget{}, Missing: s.Missing}
+	d := &Drain{Node: node.Name, Pods: []DrainPod{}, Budgets: []DrainBudget{}, Missing: s.Missing}
 	order := drain.ForConfiguration(nil, s.Now, settings)
 	if m != nil {
 		d.Machine = objectOf(KindMachine, m)
@@ -141,7 +141,7 @@ func (d *Drain) addPod(o drain.Outlook, now time.Time) {
 }
 
 // Count returns how many pods are in a state.
-func (d Drain) Count(state PodState) (n int) {
+func (d *Drain) Count(state PodState) (n int) {
 	for _, p := range d.Pods {
 		if p.State == state {
 			n++

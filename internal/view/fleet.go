@@ -211,20 +211,26 @@ func HoldOf(o metav1.Object) string {
 func (f Fleet) troubles() (all []Trouble) {
 	fleet := Object{Kind: KindFleet, Name: f.Name}
 	if f.Leader == "" {
-		all = append(all, Trouble{Object: fleet, Level: Error, Reason: "NoLeader",
-			Message: "no session leads, so that no slot is assigned or taken over"})
+		all = append(all, Trouble{
+			Object: fleet, Level: Error, Reason: "NoLeader",
+			Message: "no session leads, so that no slot is assigned or taken over",
+		})
 	}
 	if f.Hold != "" {
-		all = append(all, Trouble{Object: fleet, Level: Warning, Reason: "DeletionsHeld",
-			Message: "deletions are held in all namespaces by an annotation of the leader Lease: " + f.Hold})
+		all = append(all, Trouble{
+			Object: fleet, Level: Warning, Reason: "DeletionsHeld",
+			Message: "deletions are held in all namespaces by an annotation of the leader Lease: " + f.Hold,
+		})
 	}
 	for _, r := range f.Replicas {
 		of := Object{Kind: KindReplica, Name: r.Name}
 		switch {
 		case r.Session == "": // it has left
 		case !r.Lives:
-			all = append(all, Trouble{Object: of, Level: Warning, Reason: "Silent",
-				Message: fmt.Sprintf("its session Lease was not renewed for %s", r.Silent.Duration)})
+			all = append(all, Trouble{
+				Object: of, Level: Warning, Reason: "Silent",
+				Message: fmt.Sprintf("its session Lease was not renewed for %s", r.Silent.Duration),
+			})
 		case r.Unfit != "":
 			all = append(all, Trouble{Object: of, Level: Warning, Reason: "Unfit", Message: r.Unfit, Since: r.UnfitSince})
 		case r.Leaving:
@@ -250,8 +256,10 @@ func (f Fleet) slotTroubles() (all []Trouble) {
 		{Moving, Note, "are handed over to other replicas"},
 	} {
 		if numbers := byState[known.state]; len(numbers) > 0 {
-			all = append(all, Trouble{Object: Object{Kind: KindFleet, Name: f.Name}, Level: known.level, Reason: "Slots" + string(known.state),
-				Message: fmt.Sprintf("%d of %d slots (%s) %s", len(numbers), len(f.Slots), some(numbers), known.message)})
+			all = append(all, Trouble{
+				Object: Object{Kind: KindFleet, Name: f.Name}, Level: known.level, Reason: "Slots" + string(known.state),
+				Message: fmt.Sprintf("%d of %d slots (%s) %s", len(numbers), len(f.Slots), some(numbers), known.message),
+			})
 		}
 	}
 	return all

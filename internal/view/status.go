@@ -59,8 +59,10 @@ func StatusOf(s Snapshot) Status {
 	status.Troubles = append(status.Troubles, machineTroubles(s, x)...)
 	for _, n := range byName(s.Namespaces) {
 		if hold := HoldOf(n); hold != "" {
-			status.Troubles = append(status.Troubles, Trouble{Object: Object{Kind: KindNamespace, Name: n.Name}, Level: Warning,
-				Reason: "DeletionsHeld", Message: "deletions are held by an annotation of the Namespace: " + hold})
+			status.Troubles = append(status.Troubles, Trouble{
+				Object: Object{Kind: KindNamespace, Name: n.Name}, Level: Warning,
+				Reason: "DeletionsHeld", Message: "deletions are held by an annotation of the Namespace: " + hold,
+			})
 		}
 	}
 	if !s.Misses(MissingLeases) {

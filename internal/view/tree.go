@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -220,12 +221,12 @@ func folded(all []Branch) []Branch {
 
 // likeness returns a text that is the same for branches that are folded into one.
 func likeness(b Branch) string {
-	text := fmt.Sprintf("%s %s %s %s", b.Kind, b.Ready, b.State, b.Level)
+	parts := []string{b.Kind, b.Ready, b.State, string(b.Level)}
 	for _, t := range b.Troubles {
-		text += " " + t.Reason
+		parts = append(parts, t.Reason)
 	}
 	for _, child := range b.Children {
-		text += " / " + likeness(child)
+		parts = append(parts, "/", likeness(child))
 	}
-	return text
+	return strings.Join(parts, " ")
 }

@@ -128,8 +128,10 @@ func DeploymentTroubles(d *v1alpha1.MachineDeployment, now time.Time) []Trouble 
 	}
 	all := append(unlabeled(of, d, now), fromConditions(of, conditions)...)
 	if d.Spec.Paused {
-		all = append(all, Trouble{Object: of, Level: Note, Reason: "Paused",
-			Message: "no machine is replaced for its template until it is resumed"})
+		all = append(all, Trouble{
+			Object: of, Level: Note, Reason: "Paused",
+			Message: "no machine is replaced for its template until it is resumed",
+		})
 	}
 	if d.Status.ObservedGeneration < d.Generation {
 		all = append(all, Trouble{Object: of, Level: Note, Reason: "NotObserved", Message: fmt.Sprintf(
@@ -148,8 +150,10 @@ func SetTroubles(set *v1alpha1.MachineSet, now time.Time) []Trouble {
 	all := append(unlabeled(of, set, now), fromConditions(of, conditions)...)
 	isReported := slices.ContainsFunc(all, func(t Trouble) bool { return t.Reason == string(v1alpha1.MachineSetFrozen) })
 	if machinefacts.IsFrozen(set) && !isReported {
-		all = append(all, Trouble{Object: of, Level: Warning, Reason: string(v1alpha1.MachineSetFrozen),
-			Message: "the label freeze=True keeps it from creating machines"})
+		all = append(all, Trouble{
+			Object: of, Level: Warning, Reason: string(v1alpha1.MachineSetFrozen),
+			Message: "the label freeze=True keeps it from creating machines",
+		})
 	}
 	return append(all, deleting(of, set)...)
 }
@@ -160,8 +164,10 @@ func unlabeled(of Object, o metav1.Object, now time.Time) []Trouble {
 	if o.GetLabels()[v1alpha1.LabelSlot] != "" || now.Sub(created) < unlabeledFor {
 		return nil
 	}
-	return []Trouble{{Object: of, Level: Error, Reason: "NoSlot", Since: created,
-		Message: "it has no slot label, so that no replica reconciles it; its Events NotAlone, NotSelected or NotLabeled have the cause"}}
+	return []Trouble{{
+		Object: of, Level: Error, Reason: "NoSlot", Since: created,
+		Message: "it has no slot label, so that no replica reconciles it; its Events NotAlone, NotSelected or NotLabeled have the cause",
+	}}
 }
 
 func deleting(of Object, o metav1.Object) []Trouble {
@@ -237,15 +243,19 @@ func nodeTroubles(m *v1alpha1.Machine, node *corev1.Node) (all []Trouble) {
 		if name == "" || m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning || m.DeletionTimestamp != nil {
 			return nil
 		}
-		return []Trouble{{Object: Object{Kind: KindNode, Name: name}, Level: Warning, Reason: "NodeMissing",
-			Message: "the machine runs and has no Node of that name"}}
+		return []Trouble{{
+			Object: Object{Kind: KindNode, Name: name}, Level: Warning, Reason: "NodeMissing",
+			Message: "the machine runs and has no Node of that name",
+		}}
 	}
 	of := Object{Kind: KindNode, Name: node.Name}
 	ready := machinefacts.NodeCondition(node, corev1.NodeReady)
 	switch {
 	case ready == nil:
-		all = append(all, Trouble{Object: of, Level: Warning, Reason: "NotReady", Message: "its kubelet has not reported",
-			Since: node.CreationTimestamp.Time})
+		all = append(all, Trouble{
+			Object: of, Level: Warning, Reason: "NotReady", Message: "its kubelet has not reported",
+			Since: node.CreationTimestamp.Time,
+		})
 	case ready.Status != corev1.ConditionTrue:
 		message := strings.TrimPrefix(ready.Reason+": "+ready.Message, ": ")
 		all = append(all, Trouble{Object: of, Level: Warning, Reason: "NotReady", Message: message, Since: ready.LastTransitionTime.Time})

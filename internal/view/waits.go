@@ -23,8 +23,10 @@ func waitsOf(s Snapshot, m *v1alpha1.Machine, p parents) (waits []Wait) {
 		waits = append(waits, Wait{For: cause.Message, Until: s.Now.Add(wait), Then: "it is processed again"})
 	}
 	if machinefacts.IsPreserved(m, s.Now) {
-		waits = append(waits, Wait{For: "the end of its preservation (" + machinefacts.PreserveValue(m) + ")",
-			Until: m.Status.CurrentStatus.PreserveExpiryTime.Time, Then: "it continues as any other; if it has failed, it is replaced"})
+		waits = append(waits, Wait{
+			For:   "the end of its preservation (" + machinefacts.PreserveValue(m) + ")",
+			Until: m.Status.CurrentStatus.PreserveExpiryTime.Time, Then: "it continues as any other; if it has failed, it is replaced",
+		})
 	}
 	return append(waits, waitsInPhase(s, m, p)...)
 }
@@ -55,8 +57,10 @@ func waitsInPhase(s Snapshot, m *v1alpha1.Machine, p parents) []Wait {
 		if name := m.Labels[v1alpha1.LabelNode]; name != "" {
 			node = "Node " + name
 		}
-		return []Wait{{For: node + " to join and be Ready", Until: machinefacts.CreationDeadline(m, s.Timeouts.Creation),
-			Then: "it has failed, and is replaced"}}
+		return []Wait{{
+			For: node + " to join and be Ready", Until: machinefacts.CreationDeadline(m, s.Timeouts.Creation),
+			Then: "it has failed, and is replaced",
+		}}
 	case string(v1alpha1.MachineUnknown):
 		return recoveryOf(s, m, p)
 	case string(v1alpha1.MachineFailed), string(v1alpha1.MachineInPlaceUpdateFailed):
@@ -65,11 +69,15 @@ func waitsInPhase(s Snapshot, m *v1alpha1.Machine, p parents) []Wait {
 		}
 		return []Wait{{For: "its deletion by its MachineSet, " + disruptionOf(m, p)}}
 	case string(v1alpha1.MachineInPlaceUpdating):
-		return []Wait{{For: "the agent on its Node to report the result of its update in place",
-			Until: machinefacts.InPlaceUpdateDeadline(m, s.Timeouts.InPlaceUpdate), Then: "the update has failed"}}
+		return []Wait{{
+			For:   "the agent on its Node to report the result of its update in place",
+			Until: machinefacts.InPlaceUpdateDeadline(m, s.Timeouts.InPlaceUpdate), Then: "the update has failed",
+		}}
 	case string(v1alpha1.MachineInPlaceUpdateSuccessful):
-		return []Wait{{For: "its Node to be Ready after the update in place",
-			Until: machinefacts.InPlaceUpdateDeadline(m, s.Timeouts.InPlaceUpdate), Then: "it is unhealthy"}}
+		return []Wait{{
+			For:   "its Node to be Ready after the update in place",
+			Until: machinefacts.InPlaceUpdateDeadline(m, s.Timeouts.InPlaceUpdate), Then: "it is unhealthy",
+		}}
 	}
 	return nil
 }

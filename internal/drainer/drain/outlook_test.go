@@ -8,14 +8,13 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 )
 
 // TestOutlooks has a pod for each outlook, in the order of their removal.
 func TestOutlooks(t *testing.T) {
 	pod := func(name, app, owner string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", Labels: map[string]string{"app": app}}}
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: app, Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: app, Controller: new(true)}}
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		return p
@@ -23,7 +22,7 @@ func TestOutlooks(t *testing.T) {
 	budget := func(name, app string, allowed int32) *policyv1.PodDisruptionBudget {
 		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n"}}
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
-		b.Spec.MinAvailable = ptr.To(intstr.FromInt32(1))
+		b.Spec.MinAvailable = new(intstr.FromInt32(1))
 		b.Status = policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2, DisruptionsAllowed: allowed}
 		return b
 	}

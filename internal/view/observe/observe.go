@@ -163,8 +163,10 @@ func eachPage[P decode.Page](ctx context.Context, s *view.Snapshot, what string,
 	return decode.UntilPage(ctx, what, metav1.ListOptions{}, list, func(page P, undecodable []*decode.Failure) bool {
 		visit(page)
 		for _, f := range undecodable {
-			s.Missing = append(s.Missing, view.Missing{What: fmt.Sprintf("%s %s/%s", what, f.Namespace, f.Name),
-				Why: "the object cannot be decoded: " + f.Error()})
+			s.Missing = append(s.Missing, view.Missing{
+				What: fmt.Sprintf("%s %s/%s", what, f.Namespace, f.Name),
+				Why:  "the object cannot be decoded: " + f.Error(),
+			})
 		}
 		return false
 	})

@@ -9,7 +9,7 @@ import (
 )
 
 // Drain renders the drain of a Node.
-func Drain(d view.Drain, s Style) string {
+func Drain(d *view.Drain, s Style) string {
 	var b strings.Builder
 	what := "Node " + d.Node
 	if d.Machine.Name != "" {
@@ -19,8 +19,8 @@ func Drain(d view.Drain, s Style) string {
 		what += fmt.Sprintf(" is not being drained. A drain would be forced after %s, and a pod that cannot be evicted deleted without grace "+
 			"after %s.", d.Timeout, d.EvictTime)
 	} else {
-		what += fmt.Sprintf(" has been draining for %s, because %s. The drain is forced at %s (%s) at the latest, and a pod that cannot be evicted is deleted "+
-			"without grace after %s.", s.age(d.Since), d.Why, d.Forced.UTC().Format(time.RFC3339), s.in(d.Forced), d.EvictTime)
+		what += fmt.Sprintf(" has been draining for %s, because %s. The drain is forced at %s (%s) at the latest, and a pod that cannot be "+
+			"evicted is deleted without grace after %s.", s.age(d.Since), d.Why, d.Forced.UTC().Format(time.RFC3339), s.in(d.Forced), d.EvictTime)
 	}
 	b.WriteString(s.wrapped(what, 0) + "\n")
 	if d.Report != "" {

@@ -15,8 +15,11 @@ func Slots(f view.Fleet, s Style) string {
 	var rows [][]cell
 	for _, r := range f.Replicas {
 		state, level := stateOf(r)
-		rows = append(rows, []cell{plain(r.Name), plain(r.Session), plain(fmt.Sprint(r.Slots)), plain(fmt.Sprint(r.Weight)),
-			plain(fmt.Sprint(r.Capacity)), {state, level}})
+		rows = append(rows, []cell{
+			plain(r.Name), plain(r.Session), plain(fmt.Sprint(r.Slots)), plain(fmt.Sprint(r.Weight)),
+			plain(fmt.Sprint(r.Capacity)),
+			{state, level},
+		})
 	}
 	b.WriteString(s.table([]string{"REPLICA", "SESSION", "SLOTS", "WEIGHT", "CAPACITY", "STATE"}, records(rows)))
 	counts := map[view.SlotState]int{}
