@@ -223,6 +223,7 @@ func (t *targetIdentities) identify(ctx context.Context, namespace string, clust
 func isSame(lease *coordinationv1.Lease, cluster types.UID) error {
 	if first := lease.Annotations[v1alpha1.AnnotationTargetCluster]; first != string(cluster) {
 		return fmt.Errorf("its API server is that of another cluster than before: Namespace %s has the UID %s there, and had %q; "+
+			"correct the Secret if it names the wrong cluster; "+
 			"if the cluster was replaced intentionally, delete Lease %s, and machines whose Nodes are missing are replaced",
 			metav1.NamespaceSystem, cluster, first, targetLease)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/requests/budget"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
@@ -61,7 +62,7 @@ func TestThirtyTargetsOfWhichFiveHang(t *testing.T) {
 }
 
 // Requests to a server that fails are not sent, and the target is not available, until one is
-// answered.
+// answered. Another namespace that names the same server is not concerned.
 func TestTargetWhoseRequestsFail(t *testing.T) {
 	inLandscape(t, byName, func(l *landscape) {
 		var reports []string
@@ -89,7 +90,7 @@ func TestTargetWhoseRequestsFail(t *testing.T) {
 			_ = patch()
 		}
 		l.expect(0, "one", "its API server has failed 5 writes or more in a row, the last one with: status 429 Too Many Requests")
-		l.expect(0, "two", "its API server has failed 5 writes or more in a row")
+		l.expect(0, "two", "node-1")
 		if sent := a.Count("patch nodes"); sent != 5 || !runner.Waits(patch()) {
 			t.Errorf("%d requests were sent, want 5", sent)
 		}
@@ -98,7 +99,7 @@ func TestTargetWhoseRequestsFail(t *testing.T) {
 		if err := patch(); err != nil {
 			t.Error(err)
 		}
-		if want := []string{"one false", "two false", "one true", "two true"}; !sameElements(reports, want) {
+		if want := []string{"one false", "one true"}; !sameElements(reports, want) {
 			t.Errorf("got the reports %v, want %v", reports, want)
 		}
 	})
@@ -106,6 +107,33 @@ func TestTargetWhoseRequestsFail(t *testing.T) {
 
 // The Nodes of a target are read page by page until they are too many, in a list and in a watch.
 // None is kept then, and they are read again after a pause.
+func TestCredentialsThatAreRefused(t *testing.T) {
+	inLandscape(t, byName, func(l *landscape) {
+		a := l.clusters["https://a.example"]
+		refusal := apierrors.NewUnauthorized("revoked")
+		a.Refuse("get namespaces", refusal)
+		l.put("one", "target", targettest.SecretOf("https://a.example", "revoked"))
+		l.targets.Use("one")
+		l.expect(time.Minute, "one", "to identify the cluster: revoked; expected that a Secret target names")
+		a.Fault(nil)
+		l.put("one", "target", targettest.SecretOf("https://a.example", "t"))
+		l.expect(5*time.Second, "one", "node-1")
+
+		a.Refuse("get nodes", refusal)
+		cluster, err := l.targets.For("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range budget.Refusals {
+			_, _ = cluster.Client.CoreV1().Nodes().Get(l.Context(), "node-1", metav1.GetOptions{})
+		}
+		l.expect(0, "one", "its API server refuses the credentials: status 401 Unauthorized; expected that a Secret target names")
+		a.Fault(nil)
+		l.put("one", "target", targettest.SecretOf("https://a.example", "renewed"))
+		l.expect(5*time.Second, "one", "node-1")
+	})
+}
+
 func TestTargetWithTooManyNodes(t *testing.T) {
 	inLandscape(t, byName, func(l *landscape) {
 		const size, room = 256 << 10, (bytesOfTarget + bytesOfMachine) / (256 << 10)

@@ -38,10 +38,14 @@ type live struct {
 
 	running sync.WaitGroup
 	end     context.CancelFunc
+	renewed chan struct{} // the credentials were changed
 }
 
 func newLive(o *one, link *Link, conn *connection.Connection, a access.Access, budget *requests.Budget) *live {
-	l := &live{Link: link, one: o, connection: conn, access: a, budget: budget, health: objectcache.NewHealth(o.cfg.Clock)}
+	l := &live{
+		Link: link, one: o, connection: conn, access: a, budget: budget, health: objectcache.NewHealth(o.cfg.Clock),
+		renewed: make(chan struct{}, 1),
+	}
 	l.Cluster.Name = o.namespace
 	l.Cluster.Nodes.OnChange(func(before, after *corev1.Node) {
 		l.bytes.Add(sizeOf(after) - sizeOf(before))
@@ -73,6 +77,24 @@ func (l *live) start(ctx context.Context) {
 	})
 }
 
+// use has the next requests use other credentials, which what has failed does not concern. Errors:
+// certificates that cannot be used.
+func (l *live) use(a access.Access) error {
+	if a == l.access {
+		return nil
+	}
+	if err := l.connection.Use(a); err != nil {
+		return err
+	}
+	l.access = a
+	l.budget.Reset()
+	select {
+	case l.renewed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
 // stop ends the use of the cluster, and removes its Nodes.
 func (l *live) stop() {
 	l.end()
@@ -102,6 +124,9 @@ func (l *live) identify(ctx context.Context) bool {
 		case <-ctx.Done():
 			timer.Stop()
 			return false
+		case <-l.renewed:
+			timer.Stop()
+			pause = firstPause
 		case <-timer.C():
 		}
 	}

@@ -73,7 +73,12 @@ func (o *one) state() (link *live, is problem, why string, wait time.Duration) {
 		}
 	}
 	o.outages.note(is, o.cfg.Clock.Now(), o.cfg.OutageAfter)
-	return link, is, bounded.Text(why, bounded.Message), wait
+	why = bounded.Text(why, bounded.Message)
+	if is == ofServer {
+		why += fmt.Sprintf("; expected that %s names a server that answers, its CA, and credentials with the access of the fleet",
+			o.main.selector)
+	}
+	return link, is, why, wait
 }
 
 // run keeps the target current until ctx ends.
@@ -119,8 +124,7 @@ func (o *one) update(ctx context.Context) {
 	}
 	a, err := o.read()
 	if err == nil && o.link != nil && o.link.access.SameCluster(a) {
-		if err = o.link.connection.Use(a); err == nil {
-			o.link.access = a
+		if err = o.link.use(a); err == nil {
 			return
 		}
 	}

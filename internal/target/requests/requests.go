@@ -55,7 +55,7 @@ func New(cfg Config) (*Budgets, error) {
 		Help: "Requests to target clusters that this replica has not sent, because too many were in flight or sent, " +
 			"or because those before have failed.",
 	}, []string{"reason"})
-	for _, reason := range budget.Refusals() {
+	for _, reason := range budget.AllRefusals() {
 		refused.WithLabelValues(reason.String())
 	}
 	return &Budgets{cfg: cfg, refused: refused, all: map[string]*shared{}}, nil
@@ -117,6 +117,17 @@ func (b *Budget) Problem() (why string, wait time.Duration) {
 	b.all.mu.Lock()
 	defer b.all.mu.Unlock()
 	return b.breaker.Problem(b.all.cfg.Clock.Now())
+}
+
+// Reset forgets the failures, which other credentials may have ended.
+func (b *Budget) Reset() {
+	b.all.mu.Lock()
+	why, _ := b.breaker.Problem(b.all.cfg.Clock.Now())
+	b.breaker = budget.Breaker{}
+	b.all.mu.Unlock()
+	if why != "" {
+		b.changed()
+	}
 }
 
 // begin returns whether a request may be sent. If so, end is called when it has ended.

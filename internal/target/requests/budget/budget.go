@@ -18,6 +18,9 @@ const (
 	Burst = 400
 	// Failures is how many requests of a kind have to fail in a row until one is sent at a time.
 	Failures = 5
+	// Refusals is how many times the credentials have to be refused in a row for the same: once may be
+	// those that have just been replaced.
+	Refusals = 2
 	// FirstPause is the time until the first of these, which each failure doubles.
 	FirstPause = 2 * time.Second
 	// LongestPause is the longest pause, and the longest that is kept at the request of a server.
@@ -65,8 +68,8 @@ const (
 	Open            // those before have failed
 )
 
-// Refusals returns all reasons.
-func Refusals() []Refusal { return []Refusal{Crowded, Fast, Open} }
+// AllRefusals returns all reasons.
+func AllRefusals() []Refusal { return []Refusal{Crowded, Fast, Open} }
 
 // String returns the name of the reason.
 func (r Refusal) String() string {
@@ -87,13 +90,13 @@ type Breaker struct{ rows [kinds]row }
 
 // row has the failures of one kind.
 type row struct {
-	failed int
-	why    string        // of the last failure
-	pause  time.Duration // 0 before the first; kept for a while after an answer
-	open   bool
-	until  time.Time // the end of the pause, while it is open
-	probes bool      // a request is in flight that was sent at the end of the pause
-	closed time.Time
+	failed, refused int
+	why             string        // of the last failure
+	pause           time.Duration // 0 before the first; kept for a while after an answer
+	open            bool
+	until           time.Time // the end of the pause, while it is open
+	probes          bool      // a request is in flight that was sent at the end of the pause
+	closed          time.Time
 }
 
 // Answer is whether a request may be sent.
@@ -146,6 +149,9 @@ func (r *row) next() time.Duration { return min(max(2*r.pause, FirstPause), Long
 func (b *Breaker) Problem(now time.Time) (why string, wait time.Duration) {
 	for kind := range kinds {
 		if r := &b.rows[kind]; r.open && (r.probes || r.until.After(now)) {
+			if r.refused >= Refusals {
+				return "its API server refuses the credentials: " + r.why, r.wait(now)
+			}
 			return fmt.Sprintf("its API server has failed %d %ss or more in a row, the last one with: %s", Failures, kind, r.why), r.wait(now)
 		}
 	}
@@ -163,6 +169,7 @@ const (
 	Nothing Evidence = iota
 	Answered
 	Failed
+	Refused // the credentials are not accepted
 )
 
 // Outcome is how a request has ended.
@@ -195,15 +202,19 @@ func (b *Budget) End(breaker *Breaker, kind Kind, probe bool, o Outcome, now tim
 	case Nothing:
 	case Answered:
 		wasOpen := r.open
-		r.failed, r.open, r.probes = 0, false, false
+		r.failed, r.refused, r.open, r.probes = 0, 0, false, false
 		if wasOpen {
 			r.closed = now
 			return Closed
 		}
-	case Failed:
+	case Failed, Refused:
 		r.failed++
+		r.refused++
+		if o.Evidence == Failed {
+			r.refused = 0
+		}
 		r.why = o.Why
-		if r.open && !probe || r.failed < Failures {
+		if r.open && !probe || r.failed < Failures && r.refused < Refusals {
 			return Unchanged
 		}
 		wasOpen := r.open
