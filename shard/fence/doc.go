@@ -16,7 +16,8 @@
 //
 //   - No mutating request and no call of a driver is begun without an ownership that is valid at
 //     that moment. Exempt are Events and reviews of access, on which no decision depends, and calls
-//     of a driver that only read.
+//     of a driver that only read. A change of a MachineDeployment that a user has requested of this
+//     session (ForUser) needs no slot, as if the user had sent it.
 //   - A slot is reported idle only when every admitted pass has ended, every request's body is
 //     closed, and every call of a driver has returned.
 //

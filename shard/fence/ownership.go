@@ -15,6 +15,7 @@ const (
 	ofSlot          // a slot
 	ofLeader        // the leadership
 	ofProtocol      // requests about Leases, each with its own requirement
+	ofUser          // a user's change of a MachineDeployment, which needs no slot
 )
 
 // Ownership is the permission under which work is done. The context carries it, and it is valid
@@ -24,6 +25,8 @@ type Ownership struct {
 	slot  int
 	epoch int64
 	need  membership.Need
+
+	namespace, user string
 }
 
 type ownershipKey struct{}
@@ -36,6 +39,14 @@ func withOwnership(ctx context.Context, o Ownership) context.Context {
 // WithNeed returns a context for a request about a Lease, with the requirement of the request.
 func WithNeed(ctx context.Context, need membership.Need) context.Context {
 	return withOwnership(ctx, Ownership{kind: ofProtocol, need: need})
+}
+
+// ForUser returns a context for changes of MachineDeployments of a namespace that an authenticated
+// user has requested, and could send itself. They decide nothing that an owner decides, so any
+// session may send them at any time: the API server accepts one only for the version that it was
+// decided on.
+func ForUser(ctx context.Context, namespace, user string) context.Context {
+	return withOwnership(ctx, Ownership{kind: ofUser, namespace: namespace, user: user})
 }
 
 // ownershipOf returns the ownership in a context; the zero value allows nothing.
@@ -55,6 +66,8 @@ func (o Ownership) String() string {
 		if o.need == membership.NeedLeadership {
 			return "leader"
 		}
+	case ofUser:
+		return "user=" + o.user
 	case none:
 	}
 	return ""

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
 // Guard returns a configuration whose clients check their ownership before each mutating request.
@@ -25,7 +28,11 @@ func (f *Fence) Guard(config *rest.Config) (*rest.Config, error) {
 	base := strings.TrimSuffix(server.Path, "/")
 	inner := guarded.WrapTransport
 	guarded.WrapTransport = func(rt http.RoundTripper) http.RoundTripper {
-		guard := &guard{fence: f, next: rt, exempt: func(r *http.Request) bool { return exempt(r, base) }}
+		guard := &guard{
+			fence: f, next: rt,
+			exempt:    func(r *http.Request) bool { return exempt(r, base) },
+			isOfUsers: func(r *http.Request, o Ownership) bool { return changesDeployment(r, base, o.namespace) },
+		}
 		if inner == nil {
 			return guard
 		}
@@ -36,7 +43,9 @@ func (f *Fence) Guard(config *rest.Config) (*rest.Config, error) {
 
 // Transport checks like Guard, for the HTTP clients of drivers. Nothing is exempt.
 func (f *Fence) Transport(next http.RoundTripper) http.RoundTripper {
-	return &guard{fence: f, next: next, exempt: func(*http.Request) bool { return false }}
+	return &guard{
+		fence: f, next: next, exempt: func(*http.Request) bool { return false }, isOfUsers: func(*http.Request, Ownership) bool { return false },
+	}
 }
 
 // guard is the http.RoundTripper.
@@ -44,6 +53,8 @@ type guard struct {
 	fence  *Fence
 	next   http.RoundTripper
 	exempt func(r *http.Request) bool
+	// isOfUsers reports whether a request is one that ForUser is for.
+	isOfUsers func(r *http.Request, o Ownership) bool
 }
 
 // RoundTrip sends a request if its ownership permits it. Errors: a *RefusedError, or those of the
@@ -56,6 +67,10 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		return g.next.RoundTrip(sent)
 	}
 	what := r.Method + " " + r.URL.Path
+	if owned.kind == ofUser && !g.isOfUsers(r, owned) {
+		closeBody(r)
+		return nil, g.fence.refuse(what, owned, Unowned)
+	}
 	done, why := g.fence.begin(owned, write)
 	if why != "" {
 		closeBody(r)
@@ -118,6 +133,20 @@ func exempt(r *http.Request, base string) bool {
 		return r.Method == http.MethodPost && isReview(parts[3:])
 	}
 	return false
+}
+
+// changesDeployment reports whether a request patches a MachineDeployment of a namespace, and not
+// its status. base is the path below which the server is reached.
+func changesDeployment(r *http.Request, base, namespace string) bool {
+	path, below := strings.CutPrefix(r.URL.Path, base+"/")
+	parts := strings.Split(path, "/")
+	const name, count = 6, 7
+	if !below || r.Method != http.MethodPatch || len(parts) != count {
+		return false
+	}
+	version := v1alpha1.SchemeGroupVersion
+	return slices.Equal(parts[:name], []string{"apis", version.Group, version.Version, "namespaces", namespace, "machinedeployments"}) &&
+		v1alpha1.MayExist(types.NamespacedName{Namespace: namespace, Name: parts[name]})
 }
 
 // isEvent reports whether the path after the version is namespaces/<namespace>/events, to create an
