@@ -1,4 +1,5 @@
-// Package serving serves metrics, health, status and debug pages of a process over HTTP or HTTPS.
+// Package serving serves metrics, health, status and debug pages of a process over HTTP or HTTPS,
+// and listens for clients of another protocol that authenticate with certificates (ListenMutual).
 //
 // Guarantees:
 //
