@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; from the driver protocol its Go code; the
-# pages in docs/ that are generated from code; and the chart's dashboards, objectives, and the index of its alerts.
+# Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; from the protocols of drivers and of the
+# autoscaler their Go code; the pages in docs/ that are generated from code; and the chart's dashboards, objectives, and the index of its alerts.
 # Running it again changes nothing, and a generator that fails changes nothing. The generators are pinned in
 # hack/tools/go.mod and hack/tools/protobuf/go.mod.
 set -euo pipefail
@@ -52,9 +52,11 @@ client() {
     --listers-package "$client/listers" --output-pkg "$client/informers" --output-dir "$new/client/informers"
 }
 
+protocols=(driver/plugin/v1/driver.proto internal/autoscaler/externalgrpc/externalgrpc.proto)
+
 protocol() {
   local root=$PWD
-  (cd hack/tools/protobuf && go run . "$root" "$new/protocol" driver/plugin/v1/driver.proto)
+  (cd hack/tools/protobuf && go run . "$root" "$new/protocol" "${protocols[@]}")
 }
 
 replace() {
@@ -66,7 +68,11 @@ replace() {
   done
   rm -rf client/clientset client/listers client/informers
   mv "$new"/client/* client/
-  mv "$new"/protocol/driver/plugin/v1/*.go driver/plugin/v1/
+  local source folder
+  for source in "${protocols[@]}"; do
+    folder=$(dirname "$source")
+    mv "$new/protocol/$folder"/*.go "$folder/"
+  done
 }
 
 # Tests compare these pages with the code; the same tests write them.

@@ -32,8 +32,9 @@ type options struct {
 	driverSockets []string
 
 	replica.Options
-	server serving.Options
-	logs   flags.Logs
+	server      serving.Options
+	autoscalers serving.MutualOptions
+	logs        flags.Logs
 
 	// values are all flags, as /flagz shows them.
 	values []zpages.Row
@@ -58,6 +59,7 @@ func (o *options) declare(cmd *cobra.Command) *flags.Set {
 	declareSafety(set.Group("Safety"), &o.Safety)
 	declareConfigs(set.Group("Machine configuration"), &o.Configs)
 	o.declareServing(set.Group("Work, metrics and debugging"))
+	declareAutoscalers(set.Group("Cluster-autoscalers"), &o.autoscalers)
 	o.logs.Declare(set.Group("Logs"))
 	declareIgnored(set.Group("Flags of Machine Controller Manager that are accepted and ignored"))
 	return set
@@ -125,6 +127,7 @@ func (o *options) complete(set *flags.Set) error {
 	if slices.Equal(o.MetricsByMachine, []string{allMetrics}) {
 		o.MetricsByMachine = telemetry.SeriesByMachine()
 	}
+	o.ServeAutoscalers = o.autoscalers.Port != 0
 	o.ineffective = set.Ineffective()
 	for _, flag := range set.Values() {
 		o.values = append(o.values, zpages.Row{Name: flag.Name, Value: flag.Text})
@@ -167,7 +170,7 @@ func (o *options) validate() error {
 		"--control-kubeconfig: expected a file or %s where no target cluster is given, by --target=%s or --target-kubeconfig=%s, got none; "+
 			"name the cluster that has the Machine objects", replica.InCluster, o.target, replica.NoTarget)
 	return errors.Join(append(errs, validateFleet(&o.Fleet), validateMachine(&o.Machine), validateHealth(&o.Health), validateSafety(&o.Safety),
-		validateConfigs(&o.Configs), o.logs.Validate())...)
+		validateConfigs(&o.Configs), validateAutoscalers(&o.autoscalers, o.server.Port), o.logs.Validate())...)
 }
 
 // reportIneffective logs which flags were set without effect.

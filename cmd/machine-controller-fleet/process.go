@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -73,8 +74,29 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer server.Close()
+	if err := serveAutoscalers(ctx, f, o.autoscalers); err != nil {
+		return err
+	}
 	// The hand-over of slots needs a context that outlives the request to leave.
 	return f.Run(context.WithoutCancel(ctx), ctx.Done())
+}
+
+// serveAutoscalers listens for cluster-autoscalers if they are served, and serves them until ctx
+// ends. Errors: the address is taken, or a file is invalid.
+func serveAutoscalers(ctx context.Context, f *replica.Replica, o serving.MutualOptions) error {
+	if f.Autoscalers() == nil {
+		return nil
+	}
+	listener, config, err := serving.ListenMutual(ctx, o)
+	if err != nil {
+		return fmt.Errorf("--autoscaler-…: %w", err)
+	}
+	go func() {
+		if err := f.Autoscalers().Serve(ctx, listener, config); err != nil {
+			klog.FromContext(ctx).Error(err, "Stopped serving cluster-autoscalers")
+		}
+	}()
+	return nil
 }
 
 // statusOf returns what /statusz shows.

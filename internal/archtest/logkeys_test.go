@@ -312,6 +312,7 @@ func meaningsOfKeys() map[string]string {
 		"traceID":           "the trace of the pass, if it is sampled",
 		"uid":               "the UID of an object",
 		"unfit":             "the replica that does not serve its slots",
+		"user":              "the user who has requested a change",
 		"version":           "the version of a driver",
 		"volume":            "the PersistentVolume",
 		"wait":              "after which time the object is reconciled again, if no event comes before",

@@ -68,7 +68,7 @@ var processMetrics = sync.OnceValue(func() *prometheus.Registry {
 // TestMetrics runs a replica through the lives of machines, and compares the metrics that it has
 // registered and that it emits with the golden list and with the documentation.
 func TestMetrics(t *testing.T) {
-	o := replicaOptions(func(o *Options) { o.Configs.Enabled = true })
+	o := replicaOptions(func(o *Options) { o.Configs.Enabled, o.ServeAutoscalers = true, true })
 	o.MetricsByMachine = telemetry.SeriesByMachine()
 	o.Machine.CreationTimeout, o.Health.Timeout = 2*time.Minute, time.Minute
 	all := map[string]metric{}

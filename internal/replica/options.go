@@ -43,6 +43,9 @@ type Options struct {
 	Safety  SafetyOptions
 	Configs ConfigOptions
 
+	// ServeAutoscalers has the replica answer cluster-autoscalers.
+	ServeAutoscalers bool
+
 	// MetricsByMachine are the metrics with a series for each machine that are served.
 	MetricsByMachine []string
 	// MCMWorkqueueMetrics serves the metrics of work queues under their names in MCM, too.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 )
@@ -46,12 +47,13 @@ type Environment struct {
 type Replica struct {
 	*session
 
-	clients    clients
-	replica    *shardsession.Replica
-	slots      *slots
-	running    []controller
-	apiServers check.Servers
-	events     events.EventBroadcaster
+	clients     clients
+	replica     *shardsession.Replica
+	slots       *slots
+	running     []controller
+	autoscalers *autoscaler.Server
+	apiServers  check.Servers
+	events      events.EventBroadcaster
 }
 
 // controller is a part of a replica that runs until ctx ends.
@@ -81,14 +83,19 @@ func New(o Options, around Environment) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	autoscalers, err := newAutoscalers(d, registry)
+	if err != nil {
+		return nil, err
+	}
 	return &Replica{
-		session:    d.session,
-		clients:    d.clients,
-		replica:    protocol,
-		slots:      d.slots,
-		running:    all.running,
-		apiServers: servers,
-		events:     d.broadcaster,
+		session:     d.session,
+		clients:     d.clients,
+		replica:     protocol,
+		slots:       d.slots,
+		running:     all.running,
+		autoscalers: autoscalers,
+		apiServers:  servers,
+		events:      d.broadcaster,
 	}, nil
 }
 
@@ -129,6 +136,9 @@ func (f *Replica) Close() { _ = f.lock.Close() }
 
 // ControlClient returns the client of the control cluster, which has the Fence below it.
 func (f *Replica) ControlClient() kubernetes.Interface { return f.clients.control }
+
+// Autoscalers returns the server for cluster-autoscalers; nil unless Options.ServeAutoscalers.
+func (f *Replica) Autoscalers() *autoscaler.Server { return f.autoscalers }
 
 // DebugPages returns the debug pages.
 func (f *Replica) DebugPages() map[string]http.Handler {

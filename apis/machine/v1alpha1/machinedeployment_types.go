@@ -22,6 +22,8 @@ import (
 // +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`,description="Machines of the current template"
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`,description="Machines that can be used"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+// +kubebuilder:printcolumn:name="Min",type=string,priority=1,JSONPath=`.metadata.annotations.autoscaler\.machine\.sapcloud\.io/min-size`,description="Fewest replicas that an autoscaler sets"
+// +kubebuilder:printcolumn:name="Max",type=string,priority=1,JSONPath=`.metadata.annotations.autoscaler\.machine\.sapcloud\.io/max-size`,description="Most replicas that an autoscaler sets"
 // +kubebuilder:printcolumn:name="Paused",type=boolean,priority=1,JSONPath=`.spec.paused`,description="Whether rollouts are paused"
 // +kubebuilder:printcolumn:name="Progressing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`,description="How far the rollout is"
 // +kubebuilder:printcolumn:name="Stalled",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="RolloutStalled")].reason`,description="Why the rollout makes no progress"

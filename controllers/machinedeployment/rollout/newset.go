@@ -122,7 +122,7 @@ func staysOnDeployment(key string) bool {
 		v1alpha1.AnnotationLastReplicaChangeByScaler: // sets get it with their sizes: noteChange
 		return true
 	}
-	return false
+	return strings.HasPrefix(key, v1alpha1.AutoscalerDomain) // a rollback would bring back the limits of an earlier day
 }
 
 // mostReleased is how many sets of one template a deployment may have released before it creates no

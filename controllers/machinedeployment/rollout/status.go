@@ -94,7 +94,8 @@ func (s report) validity() machinefacts.Condition {
 			class = is
 		}
 	}
-	return machinefacts.Validity(class, validation.RemarksOnMachineDeployment(&s.d.Spec))
+	remarks := validation.RemarksOnMachineDeployment(&s.d.Spec)
+	return machinefacts.Validity(class, append(remarks, validation.RemarksOnNodeGroup(s.d.Annotations)...))
 }
 
 func (s report) availability(st v1alpha1.MachineDeploymentStatus) machinefacts.Condition {

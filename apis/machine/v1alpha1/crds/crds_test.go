@@ -35,6 +35,8 @@ func TestDefinitions(t *testing.T) {
 			Columns: []string{
 				"Ready .status.readyReplicas", "Desired .spec.replicas", "Up-to-date .status.updatedReplicas",
 				"Available .status.availableReplicas", "Age .metadata.creationTimestamp",
+				`Min .metadata.annotations.autoscaler\.machine\.sapcloud\.io/min-size wide`,
+				`Max .metadata.annotations.autoscaler\.machine\.sapcloud\.io/max-size wide`,
 				"Paused .spec.paused wide", reason("Progressing", "conditions", "Progressing"), reason("Stalled", "conditions", "RolloutStalled"),
 				reason("Held", "conditions", "DeletionsHeld"), reason("Frozen", "conditions", "Frozen"), reason("Invalid", "conditions", "Valid"),
 				reason("Failure", "conditions", "ReplicaFailure"), reason("Create-Failed", "conditions", "MachineCreateFailure"),

@@ -1,0 +1,167 @@
+package autoscaler
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/externalgrpc"
+)
+
+func TestIdentityOfACertificate(t *testing.T) {
+	for _, tc := range []struct {
+		name, commonName string
+		uris             []string
+		want             identity
+	}{
+		{name: "common name", commonName: "system:serviceaccount:n:a", want: identity{"n", "a"}},
+		{name: "URI", uris: []string{"spiffe://cluster.local/ns/n/sa/a"}, want: identity{"n", "a"}},
+		{name: "both", commonName: "system:serviceaccount:n:a", uris: []string{"spiffe://x/ns/n/sa/a"}, want: identity{"n", "a"}},
+		{name: "URI, and a name for people", commonName: "a name", uris: []string{"spiffe://x/ns/n/sa/a"}, want: identity{"n", "a"}},
+		{name: "two names", commonName: "system:serviceaccount:n:a", uris: []string{"spiffe://cluster.local/ns/n/sa/b"}},
+		{name: "two URIs", uris: []string{"spiffe://x/ns/n/sa/a", "spiffe://x/ns/m/sa/a"}},
+		{name: "a URI of another form", commonName: "system:serviceaccount:n:a", uris: []string{"https://example.org/ns/n/sa/a"}},
+		{name: "a URI with more", uris: []string{"spiffe://x/ns/n/sa/a/b"}},
+		{name: "a URI without a domain", uris: []string{"spiffe:///ns/n/sa/a"}},
+		{name: "a URI with an encoded slash", uris: []string{"spiffe://x/ns/n%2Fm/sa/a"}},
+		{name: "no name", commonName: "autoscaler"},
+		{name: "empty"},
+		{name: "no namespace", commonName: "system:serviceaccount::a"},
+		{name: "no account", commonName: "system:serviceaccount:n:"},
+		{name: "only a namespace", commonName: "system:serviceaccount:n"},
+		{name: "another user", commonName: "system:admin"},
+		{name: "a path", commonName: "system:serviceaccount:../n:a"},
+		{name: "a line", commonName: "system:serviceaccount:n:a\nb"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			certificate := &x509.Certificate{}
+			certificate.Subject.CommonName = tc.commonName
+			for _, uri := range tc.uris {
+				certificate.URIs = append(certificate.URIs, uriOf(t, uri))
+			}
+			got, err := identityOf(certificate)
+			if got != tc.want || (err == nil) != (tc.want != identity{}) {
+				t.Errorf("%+v, %v; want %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestClientsThatAreRefused(t *testing.T) {
+	f := newFleet(t, pool("pool", 1)...)
+	connect := f.replica()
+	named := func(name string) *tls.Certificate {
+		return newSigner(t, f.authority, func(c *x509.Certificate) { c.Subject.CommonName = name }).certificate()
+	}
+	for _, tc := range []struct {
+		name        string
+		certificate *tls.Certificate
+		want        codes.Code
+	}{
+		{"allowed", f.certificateOf("n"), codes.OK},
+		{"by its URI", newSigner(t, f.authority, func(c *x509.Certificate) {
+			c.URIs = []*url.URL{uriOf(t, "spiffe://x/ns/n/sa/autoscaler")}
+		}).certificate(), codes.OK},
+		{"without a certificate", nil, codes.Unavailable},
+		{"of another authority", newSigner(t, newSigner(t, nil)).certificate(), codes.Unavailable},
+		{"expired", newSigner(t, f.authority, func(c *x509.Certificate) {
+			c.NotAfter = time.Now().Add(-time.Minute)
+		}).certificate(), codes.Unavailable},
+		{"for a server", newSigner(t, f.authority, func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		}).certificate(), codes.Unavailable},
+		{"without an identity", named("someone"), codes.Unauthenticated},
+		{"without the right", named("system:serviceaccount:n:other"), codes.PermissionDenied},
+		{"of a namespace that is not served", named("system:serviceaccount:unserved:autoscaler"), codes.FailedPrecondition},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := connect(tc.certificate).NodeGroups(t.Context(), &externalgrpc.NodeGroupsRequest{})
+			wantCode(t, tc.name, err, tc.want)
+		})
+	}
+}
+
+// TestAccessIsReviewedEachMinute: and stays as it is while the API server does not answer, for ten
+// minutes.
+func TestAccessIsReviewedEachMinute(t *testing.T) {
+	f := newFleet(t, pool("pool", 1)...)
+	c := f.client("n")
+	check := func(when string, want codes.Code, reviews int64) {
+		t.Helper()
+		_, err := c.NodeGroups(t.Context(), &externalgrpc.NodeGroupsRequest{})
+		wantCode(t, when, err, want)
+		if got := f.reviewed.Load(); got != reviews {
+			t.Errorf("%s: %d reviews, want %d", when, got, reviews)
+		}
+	}
+	later := func(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
+	f.reviewsFail.Store(true)
+	check("not known", codes.Unavailable, 1)
+	f.reviewsFail.Store(false)
+	check("allowed", codes.OK, 2)
+	f.revoked.Store(true)
+	later(reviewFresh - time.Second)
+	check("still valid", codes.OK, 2)
+	f.reviewsFail.Store(true)
+	later(time.Second)
+	check("no answer", codes.OK, 3)
+	later(reviewStale)
+	check("no answer for long", codes.Unavailable, 4)
+	f.reviewsFail.Store(false)
+	check("revoked", codes.PermissionDenied, 5)
+	check("revoked, again", codes.PermissionDenied, 5)
+}
+
+func TestLimits(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	one, two := identity{"n", "a"}, identity{"m", "a"}
+	begin := func(t *testing.T, l *limits, who identity, writes bool, want string) func() {
+		t.Helper()
+		done, err := l.begin(who, writes)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want %q", err, want)
+		}
+		return done
+	}
+	t.Run("calls of a client", func(t *testing.T) {
+		l := newLimits(clock)
+		for range callsInBurst {
+			begin(t, l, one, false, "")()
+		}
+		begin(t, l, one, false, "calls a second")
+		begin(t, l, two, false, "")()
+		clock.SetTime(clock.Now().Add(time.Second))
+		for range callsPerSecond {
+			begin(t, l, one, false, "")()
+		}
+		begin(t, l, one, false, "calls a second")
+	})
+	t.Run("writes of a client", func(t *testing.T) {
+		l := newLimits(clock)
+		for range writesInBurst {
+			begin(t, l, one, true, "")()
+		}
+		begin(t, l, one, true, "changes of sizes")
+		begin(t, l, one, false, "")()
+	})
+	t.Run("in flight", func(t *testing.T) {
+		l := newLimits(clock)
+		var last func()
+		for range callsAtOnce {
+			last = begin(t, l, one, false, "")
+		}
+		begin(t, l, one, false, "at a time")
+		last()
+		begin(t, l, one, false, "")
+		for i := range allCallsAtOnce - callsAtOnce {
+			begin(t, l, identity{"x", string(rune('a' + i))}, false, "")
+		}
+		begin(t, l, two, false, "of all clients")
+	})
+}

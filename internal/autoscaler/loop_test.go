@@ -1,0 +1,90 @@
+package autoscaler
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/externalgrpc"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+)
+
+const groupsOfLoop, nodesOfGroup = 50, 20
+
+func manyPools() (objects []apiserver.Typed) {
+	for i := range groupsOfLoop {
+		objects = append(objects, pool(fmt.Sprint("pool-", i), nodesOfGroup)...)
+	}
+	return objects
+}
+
+// loop sends the calls of a client that has nothing to change: for each Node and each group.
+func loop(tb testing.TB, c externalgrpc.CloudProviderClient, took func(method string, of time.Duration)) {
+	tb.Helper()
+	ctx := tb.Context()
+	timed := func(method string, call func() error) {
+		tb.Helper()
+		began := time.Now()
+		if err := call(); err != nil {
+			tb.Fatal(method, err)
+		}
+		took(method, time.Since(began))
+	}
+	timed("Refresh", func() error {
+		_, err := c.Refresh(ctx, &externalgrpc.RefreshRequest{})
+		return err
+	})
+	timed("NodeGroups", func() error {
+		_, err := c.NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
+		return err
+	})
+	for i := range groupsOfLoop {
+		id := fmt.Sprint("pool-", i)
+		timed("NodeGroupTargetSize", func() error {
+			_, err := c.NodeGroupTargetSize(ctx, &externalgrpc.NodeGroupTargetSizeRequest{Id: id})
+			return err
+		})
+		timed("NodeGroupNodes", func() error {
+			_, err := c.NodeGroupNodes(ctx, &externalgrpc.NodeGroupNodesRequest{Id: id})
+			return err
+		})
+		timed("NodeGroupTemplateNodeInfo", func() error {
+			_, err := c.NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
+			return err
+		})
+		for j := range nodesOfGroup {
+			timed("NodeGroupForNode", func() error {
+				_, err := c.NodeGroupForNode(ctx, &externalgrpc.NodeGroupForNodeRequest{Node: nodes(fmt.Sprintf("%s-%d", id, j))[0]})
+				return err
+			})
+		}
+	}
+}
+
+// TestALoopIsFewRequests: regardless of its calls, a loop is one list of each kind, in pages.
+func TestALoopIsFewRequests(t *testing.T) {
+	f := newFleet(t, manyPools()...)
+	calls := 0
+	loop(t, f.client("n"), func(string, time.Duration) { calls++ })
+	if all := f.api.Log(); len(all) > 5 || f.api.Writes() != 0 {
+		t.Errorf("%d calls were %d requests: %v", calls, len(all), all)
+	}
+}
+
+// BenchmarkLoop measures a loop over 50 groups with 1,000 Nodes: its time, and the 99th percentile
+// of each method.
+func BenchmarkLoop(b *testing.B) {
+	f := newFleet(b, manyPools()...)
+	c := f.client("n")
+	took := map[string][]time.Duration{}
+	for b.Loop() {
+		f.clock.SetTime(f.clock.Now().Add(10 * time.Second))
+		loop(b, c, func(method string, of time.Duration) { took[method] = append(took[method], of) })
+	}
+	for method, all := range took {
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "p99-µs-"+method)
+	}
+	b.ReportMetric(float64(f.api.Count("*"))/float64(b.N), "requests/op")
+}

@@ -1,0 +1,37 @@
+package replica
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+)
+
+// newAutoscalers returns the server for cluster-autoscalers, with its metrics registered; nil if
+// they are not served. It is no controller: it works in no slot, and answers for every namespace of
+// the fleet.
+func newAutoscalers(d *deps, registerer prometheus.Registerer) (*autoscaler.Server, error) {
+	if !d.o.ServeAutoscalers {
+		return nil, nil //nolint:nilnil // it is switched off
+	}
+	metrics := autoscaler.NewMetrics()
+	registerer.MustRegister(metrics.Collectors()...)
+	return autoscaler.New(autoscaler.Config{
+		Machines: d.machines.MachineV1alpha1(), Reviews: d.control.AuthorizationV1(), ForUser: fence.ForUser,
+		Serves: d.unservedNamespace, Held: d.holds.Held, Wall: d.wall, Clock: d.wall.WithTickerAndDelayedExecution, Metrics: metrics,
+	})
+}
+
+// unservedNamespace returns why the fleet does not serve a namespace by its settings, "" if it
+// does.
+func (d *deps) unservedNamespace(namespace string) string {
+	switch {
+	case d.o.Namespace != "" && d.o.Namespace != namespace:
+		return fmt.Sprintf("it serves namespace %s only (--namespace)", d.o.Namespace)
+	case !d.isSelected(namespace):
+		return fmt.Sprintf("--namespace-selector %q does not select it", d.o.NamespaceSelector)
+	}
+	return ""
+}
