@@ -44,8 +44,24 @@ the flag, such as access, a volume or a probe, would not follow. A file of flags
 - {name: metrics-authorization, value: {{ .Values.metrics.authorization | quote }}}
 - {name: metrics-by-machine, value: {{ join "," .Values.metrics.byMachine | quote }}}
 - {name: mcm-workqueue-metrics, value: {{ if not .Values.metrics.mcmWorkqueue }}"false"{{ end }}}
+- {name: autoscaler-port, value: {{ if .Values.autoscalers.enabled }}{{ include "fleet.autoscalerPort" . | quote }}{{ end }}}
+- {name: autoscaler-address, value: {{ if and .Values.autoscalers.enabled .Values.hostNetwork }}$(POD_IP){{ end }}}
+- {name: autoscaler-tls-cert-file, value: {{ if .Values.autoscalers.enabled }}/etc/fleet/autoscalers/tls.crt{{ end }}}
+- {name: autoscaler-tls-private-key-file, value: {{ if .Values.autoscalers.enabled }}/etc/fleet/autoscalers/tls.key{{ end }}}
+- {name: autoscaler-client-ca-file, value: {{ if .Values.autoscalers.enabled }}/etc/fleet/autoscalers/ca.crt{{ end }}}
 - {name: logging-format, value: {{ .Values.logFormat }}}
 - {name: v, value: {{ .Values.logLevel | quote }}}
+{{- end }}
+
+{{/* The port for cluster-autoscalers. */}}
+{{- define "fleet.autoscalerPort" -}}
+{{- if not .Values.autoscalers.secretName }}
+{{- fail "autoscalers.secretName: expected a Secret with tls.crt, tls.key and ca.crt where autoscalers.enabled is true, got none; create it, and name it" }}
+{{- end }}
+{{- if eq (int .Values.autoscalers.port) (int .Values.port) }}
+{{- fail (printf "autoscalers.port: expected another port than the value port, got %v for both; change one of them" .Values.port) }}
+{{- end }}
+{{- .Values.autoscalers.port }}
 {{- end }}
 
 {{/* The arguments of the fleet's container: flags without a value are left out, an empty one is given. */}}
