@@ -23,6 +23,7 @@ var long = map[string]string{
 	"TestNamespaceSwitch":          "a lab whose namespaces are switched on and off",
 	"TestRealKubeletVolumes":       "volumes of real kubelets move one after the other",
 	"TestTraces":                   "a lab with Jaeger",
+	"TestUpstreamAutoscaler":       "a lab with a cluster-autoscaler, if there is one",
 }
 
 // onlyLong limits the tests to the long ones.

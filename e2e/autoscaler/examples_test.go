@@ -37,6 +37,13 @@ func TestTheManifestsOfTheDocs(t *testing.T) {
 	if n := len(decoded(t, folder+"access-control.yaml")) + len(decoded(t, folder+"access-target.yaml")); n != 3 {
 		t.Errorf("%d objects grant the access, want 3", n)
 	}
+	if n := len(decoded(t, folder+"upstream-control.yaml")); n != 2 {
+		t.Errorf("%d objects let upstream's autoscaler scale, want 2", n)
+	}
+	all := decoded(t, folder+"upstream.yaml")
+	if d, ok = all[len(all)-1].(*appsv1.Deployment); !ok || !strings.Contains(d.Spec.Template.Spec.Containers[0].Args[0], "externalgrpc") {
+		t.Errorf("upstream's autoscaler is %+v", d)
+	}
 }
 
 func read(t *testing.T, file string) string {
