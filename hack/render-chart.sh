@@ -30,10 +30,10 @@ for cluster in control target; do
 done
 
 # Each namespace has its own target cluster: access to its Secrets, and to write there, by namespace.
+# shellcheck disable=SC2086 # a list of words
 rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" \
   --set target.mode=namespace,rbac.byNamespace.enabled=true,namespaceSwitch=deployment,install.targetAccess=false \
-  --show-only templates/control-access.yaml --show-only templates/control-policies.yaml \
-  --show-only templates/metrics-access.yaml --show-only templates/namespace-switch.yaml)
+  --show-only templates/control-access.yaml --show-only templates/control-policies.yaml ${more[control]})
 printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >e2e/lab/manifests/fleet-landscape.yaml
 
 # Tokens that may do more than in a lab.
