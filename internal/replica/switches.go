@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	leasepolicy "github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch/policy"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
@@ -43,6 +44,7 @@ func newSwitches(d *deps, s *slots) (*namespaceswitch.Switches, error) {
 const (
 	reasonBlind        = "ObjectsUnknown"
 	reasonOtherManager = "OtherManager"
+	reasonNotSelected  = "NotSelected"
 )
 
 // service returns how this replica serves a namespace whose slot it holds.
@@ -53,6 +55,11 @@ func (d *deps) service(namespace string) policy.Service {
 	switch other, known := d.slots.namespaces.Other(namespace); {
 	case !known:
 		return policy.Service{Pending: true}
+	case !d.isSelected(namespace):
+		if d.selection(namespace) != leasepolicy.NotSelected || !d.slots.namespaces.Unheld(namespace) {
+			return policy.Service{Pending: true}
+		}
+		return policy.Service{Reason: reasonNotSelected, Message: "No fleet has held the namespace for 15 s; label it for one"}
 	case other != "":
 		return policy.Service{
 			Reason: reasonOtherManager,

@@ -252,6 +252,17 @@ func (l *NamespaceLeases) Other(namespace string) (other string, known bool) {
 	return l.keptOut(leases, l.selected(namespace)).Other, true
 }
 
+// Unheld reports whether no manager has held a namespace for policy.Unchanged.
+func (l *NamespaceLeases) Unheld(namespace string) bool {
+	leases, _ := l.see(namespace)
+	for _, lease := range leases {
+		if lease.Holder != "" || l.cfg.Clock.Since(lease.Since) < policy.Unchanged {
+			return false
+		}
+	}
+	return true
+}
+
 // keptOut returns a verdict with the holder that keeps the fleet out, and the minimum time; ""
 // means no other holder.
 func (l *NamespaceLeases) keptOut(leases [2]policy.Lease, selected policy.Selection) policy.Verdict {

@@ -31,9 +31,10 @@ const reasonUnowned = "NoReplica"
 // report reports on the pods of a namespace whose slot this replica holds.
 func (s *Switches) report(ctx context.Context, namespace string) (runner.Result, error) {
 	w := s.observe(namespace)
-	if !w.On || !s.cfg.Selected(namespace) {
+	if !w.On {
 		return runner.Result{}, nil
 	}
+	w.Unselected = !s.cfg.Selected(namespace)
 	w.Service = s.cfg.Service(namespace)
 	return runner.Result{RequeueAfter: recheck}, s.write(ctx, policy.Decide(w))
 }

@@ -37,8 +37,8 @@ type Config struct {
 	SlotOf func(namespace string) int
 	Gate   runner.Gate[string]
 	Holds  func(slot int) bool
-	// Selected reports whether a namespace is the fleet's. On others nothing is reported: their fleet
-	// does.
+	// Selected reports whether a namespace is the fleet's. On others only that none serves them is
+	// reported: their fleet reports all else.
 	Selected func(namespace string) bool
 	// Service returns how this replica serves a namespace whose slot it holds.
 	Service func(namespace string) policy.Service

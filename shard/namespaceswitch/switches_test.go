@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +132,37 @@ func TestPodsOfAnotherFleetAreNotReportedOn(t *testing.T) {
 		}
 		if is := apiserver.Read[corev1.Pod](b.server, "pods", "n", "p").Status; is.Phase != "" || len(is.Conditions) > 0 {
 			t.Errorf("got the status %+v, want none", is)
+		}
+	})
+}
+
+// A fleet reports on a pod that another one has left, and on it alone.
+func TestPodsThatNoFleetServesAreNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.addPod()
+		b.turn(1)
+		ready := func() corev1.PodCondition {
+			synctest.Wait()
+			for _, c := range apiserver.Read[corev1.Pod](b.server, "pods", "n", "p").Status.Conditions {
+				if c.Type == corev1.PodReady {
+					return c
+				}
+			}
+			return corev1.PodCondition{}
+		}
+		if is := ready(); is.Reason != "FleetServes" {
+			t.Fatalf("got %+v, want one that is served", is)
+		}
+		b.notSelected = true
+		time.Sleep(time.Minute)
+		if is := ready(); is.Status != corev1.ConditionTrue {
+			t.Errorf("got %+v before it is known that no fleet serves it", is)
+		}
+		b.switches.cfg.Service = func(string) policy.Service { return policy.Service{Reason: "NotSelected", Message: "No fleet"} }
+		time.Sleep(time.Minute)
+		if is := ready(); is.Status != corev1.ConditionFalse || is.Reason != "NotSelected" {
+			t.Errorf("got %+v, want that no fleet serves it", is)
 		}
 	})
 }

@@ -48,8 +48,8 @@ func Recorded(pods []*corev1.Pod) Time {
 
 // Service is how the fleet serves a namespace.
 type Service struct {
-	// Reason is empty while the namespace is served, and otherwise says in one word why not. Message
-	// says it in a sentence.
+	// Reason is empty while the namespace is served, and otherwise says in one word why not.
+	// Message says it in a sentence.
 	Reason, Message string
 	// Pending means that it will be known soon. Until then a pod keeps what was reported.
 	Pending bool
@@ -58,6 +58,8 @@ type Service struct {
 // World is the input of a decision about the switch of a namespace.
 type World struct {
 	Now time.Time
+	// Unselected is true for a namespace that is not the fleet's.
+	Unselected bool
 	// On reports whether the namespace is switched on, Last when that was.
 	On      bool
 	Last    Time
@@ -80,7 +82,8 @@ const (
 )
 
 // Decide returns what is to be reported: nothing while the namespace is off, because its pods are
-// deleted then.
+// deleted then. In a namespace that is not the fleet's, another fleet reports; only that none
+// serves it is reported, where a pod still shows that one does.
 func Decide(w World) (reports []Report) {
 	if !w.On {
 		return nil
@@ -90,22 +93,44 @@ func Decide(w World) (reports []Report) {
 			continue
 		}
 		r := Report{Pod: pod}
-		if is := condition(pod, corev1.PodReady); is == nil || !w.Service.Pending {
-			if ready := w.ready(is); is == nil || differs(*is, ready) {
-				r.Conditions = append(r.Conditions, ready)
-			}
+		isNews := false
+		if w.Unselected {
+			r.Conditions = w.ofOtherFleet(pod)
+		} else {
+			r.Conditions = w.conditions(pod)
+			isNews = pod.Status.Phase != corev1.PodRunning
 		}
-		if condition(pod, v1alpha1.PodSwitchedOn) == nil && !w.Last.On.IsZero() {
-			r.Conditions = append(r.Conditions, corev1.PodCondition{
-				Type: v1alpha1.PodSwitchedOn, Status: corev1.ConditionTrue,
-				LastProbeTime: metav1.NewTime(w.Last.Off), LastTransitionTime: metav1.NewTime(w.Last.On),
-			})
-		}
-		if len(r.Conditions) > 0 || pod.Status.Phase != corev1.PodRunning {
+		if len(r.Conditions) > 0 || isNews {
 			reports = append(reports, r)
 		}
 	}
 	return reports
+}
+
+// conditions returns those that a pod should have, and has not.
+func (w World) conditions(pod *corev1.Pod) (all []corev1.PodCondition) {
+	if is := condition(pod, corev1.PodReady); is == nil || !w.Service.Pending {
+		if ready := w.ready(is); is == nil || differs(*is, ready) {
+			all = append(all, ready)
+		}
+	}
+	if condition(pod, v1alpha1.PodSwitchedOn) == nil && !w.Last.On.IsZero() {
+		all = append(all, corev1.PodCondition{
+			Type: v1alpha1.PodSwitchedOn, Status: corev1.ConditionTrue,
+			LastProbeTime: metav1.NewTime(w.Last.Off), LastTransitionTime: metav1.NewTime(w.Last.On),
+		})
+	}
+	return all
+}
+
+// ofOtherFleet returns the condition of a pod which shows that a fleet serves the namespace, while
+// none does; nil otherwise.
+func (w World) ofOtherFleet(pod *corev1.Pod) []corev1.PodCondition {
+	is := condition(pod, corev1.PodReady)
+	if is == nil || is.Reason != reasonServed || w.Service.Reason == "" || w.Service.Pending {
+		return nil
+	}
+	return []corev1.PodCondition{w.ready(is)}
 }
 
 // ready returns the condition Ready that a pod should have in the place of one, nil for none.
