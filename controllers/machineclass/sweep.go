@@ -19,6 +19,8 @@ const (
 	// sweepGather is how long opened slots are collected for one sweep.
 	sweepGather = time.Second
 	// sweepPause is the minimum time between two sweeps, each of which lists the names of all Secrets.
+	// Namespaces whose Secrets could not be listed are swept again after it, and then after twice the
+	// time: the cause may last, such as a right that is missing.
 	sweepPause = time.Minute
 	// sweepEvery is how long the release of a Secret may be delayed if no event has reported that no
 	// class names it any more.
@@ -36,51 +38,76 @@ func (c *Controller) Opened() {
 
 // runSweeps sweeps after slots were opened, and periodically, until ctx ends.
 func (c *Controller) runSweeps(ctx context.Context) {
-	var last time.Time
+	var last, lastOfAll time.Time
+	var failed []string
+	next := sweepEvery
 	for {
-		c.wait(ctx, sweepEvery, c.opened)
+		opened := c.wait(ctx, next, c.opened)
 		c.wait(ctx, max(sweepGather, sweepPause-c.cfg.Clock.Since(last)), nil)
 		if ctx.Err() != nil {
 			return
 		}
 		select {
 		case <-c.opened: // this sweep covers them, too
+			opened = true
 		default:
 		}
 		last = c.cfg.Clock.Now()
-		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+		namespaces := failed
+		if opened || len(failed) == 0 || last.Sub(lastOfAll) >= sweepEvery {
+			namespaces, lastOfAll = c.served(), last
+		}
+		var err error
+		if failed, err = c.sweep(ctx, namespaces); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Failed to sweep Secrets that no class names; retrying")
-			c.Opened()
+		}
+		switch {
+		case len(failed) == 0:
+			next = sweepEvery
+		case opened || next == sweepEvery:
+			next = sweepPause
+		default:
+			next = min(2*next, sweepEvery)
 		}
 	}
 }
 
-// wait waits for a time, for a signal, or for the end of ctx.
-func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
+// wait waits for a time, for a signal, which it reports, or for the end of ctx.
+func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan struct{}) bool {
 	timer := c.cfg.Clock.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-news:
+		return true
 	case <-timer.C():
 	}
+	return false
 }
 
-// sweep enqueues every Secret that carries our finalizer; the gate admits those whose slot is held.
-func (c *Controller) sweep(ctx context.Context) error {
-	namespaces := []string{c.cfg.Namespace}
+// served returns the namespaces to sweep; "" stands for all.
+func (c *Controller) served() []string {
 	if c.cfg.Namespaces != nil {
-		namespaces = c.cfg.Namespaces()
+		return c.cfg.Namespaces()
 	}
+	return []string{c.cfg.Namespace}
+}
+
+// sweep enqueues every Secret of namespaces that carries our finalizer; the gate admits those whose
+// slot is held. It returns the namespaces whose Secrets could not be listed. Errors: why.
+func (c *Controller) sweep(ctx context.Context, namespaces []string) (failed []string, err error) {
 	var errs []error
 	for _, namespace := range namespaces {
 		secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
-		errs = append(errs,
-			decode.EachObject(ctx, "Secrets with our finalizer", metav1.ListOptions{}, secrets.List, func(found *metav1.PartialObjectMetadata) {
+		err := decode.EachObject(ctx, "Secrets with our finalizer", metav1.ListOptions{}, secrets.List,
+			func(found *metav1.PartialObjectMetadata) {
 				if slices.Contains(found.Finalizers, v1alpha1.SecretFinalizerName) {
 					c.secrets.Enqueue(types.NamespacedName{Namespace: found.Namespace, Name: found.Name})
 				}
-			}))
+			})
+		if err != nil {
+			failed, errs = append(failed, namespace), append(errs, err)
+		}
 	}
-	return errors.Join(errs...)
+	return failed, errors.Join(errs...)
 }
