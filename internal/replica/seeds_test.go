@@ -29,9 +29,9 @@ const (
 	restTime, restOwnerless = 5 * time.Minute, time.Minute
 	// serveWithin is for how long a root that is new or changed may be unserved while the fleet is at
 	// rest: a replica that is tried again releases a slot that does not open after 30 s, another one
-	// acquires it within 5 s, and a VM joins within 10 s. A leader that cannot work resigns after 15 s
-	// before that.
-	serveWithin, serveWithinOfFaultyLeader = 45 * time.Second, 60 * time.Second
+	// acquires it within 5 s, and a VM joins within 10 s; some ten requests follow each other, with
+	// delays of up to 200 ms. A leader that cannot work resigns after 15 s before that.
+	serveWithin, serveWithinOfFaultyLeader = 47 * time.Second, 62 * time.Second
 )
 
 func servedNamespaces() []string { return []string{"a", "b"} }
