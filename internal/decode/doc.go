@@ -24,7 +24,8 @@
 //
 // Guarantees of pages: a list is read from the API server, as a whole or with an error, with at
 // most PageSize objects in memory at a time. Where the client has the PageTransport, a page has at
-// most PageBytes bytes, or is one object.
+// most PageBytes bytes, or is one object. A page whose request fails with an error that has a
+// method IsTooLarge is requested again with fewer objects. A list without end is an error.
 //
 // Not guaranteed of pages: that objects which cannot be decoded are on the pages.
 package decode

@@ -27,7 +27,7 @@ type ListPage[P Page] = func(ctx context.Context, options metav1.ListOptions) (P
 
 // EachPage reads a list in pages from the API server, and calls visit with each. Objects that
 // cannot be decoded are left out. what is the kind of the objects, for errors. Errors: those of a
-// request; then the pages so far are not the whole list.
+// request, *EndlessError; then the pages so far are not the whole list.
 func EachPage[P Page](ctx context.Context, what string, list ListPage[P], visit func(page P)) error {
 	return UntilPage(ctx, what, metav1.ListOptions{}, list, func(page P, _ []*Failure) bool {
 		visit(page)
@@ -37,22 +37,14 @@ func EachPage[P Page](ctx context.Context, what string, list ListPage[P], visit 
 
 // UntilPage reads a list in pages as EachPage does, of what the options select, until visit reports
 // that it is done. undecodable are the objects of a page that cannot be decoded. A limit in the
-// options is the most objects of one page, instead of PageSize. Errors: those of a request.
+// options is the most objects of one page, instead of PageSize. Errors: those of a request,
+// *EndlessError.
 func UntilPage[P Page](
 	ctx context.Context, what string, options metav1.ListOptions, list ListPage[P], visit func(page P, undecodable []*Failure) (done bool),
 ) error {
-	most := cmp.Or(options.Limit, PageSize)
-	options.Limit = most
+	reading := NewReading(ctx, cmp.Or(options.Limit, PageSize))
 	for {
-		size := &meter{}
-		if options.Limit > 1 {
-			size.most = PageBytes
-		}
-		page, err := list(context.WithValue(ctx, meterKey{}, size), options)
-		if errors.As(err, new(*tooLargeError)) {
-			options.Limit = max(options.Limit/step, 1)
-			continue
-		}
+		page, err := NextPage(ctx, reading, options, list)
 		undecodable, err := Missing(err)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", what, err)
@@ -60,8 +52,49 @@ func UntilPage[P Page](
 		if options.Continue = page.GetContinue(); visit(page, undecodable) || options.Continue == "" {
 			return nil
 		}
-		if size.got < PageBytes/step {
-			options.Limit = min(options.Limit*step, most)
-		}
 	}
+}
+
+// NextPage requests the next page of a list, again with fewer objects while it is too large, but
+// for a page of one. Errors: those of the request, also of objects that cannot be decoded;
+// *EndlessError.
+func NextPage[P any](
+	ctx context.Context, of *Reading, options metav1.ListOptions, list func(ctx context.Context, options metav1.ListOptions) (P, error),
+) (P, error) {
+	for {
+		size := &meter{}
+		if options.Limit = of.limit; options.Limit > 1 {
+			size.most = PageBytes
+		}
+		page, err := list(context.WithValue(ctx, meterKey{}, size), options)
+		if of.shrinks(err) {
+			continue
+		}
+		undecodable, failed := Missing(err)
+		if failed != nil {
+			return page, err
+		}
+		if endless := of.note(page, len(undecodable), size.got); endless != nil {
+			return page, endless
+		}
+		return page, err
+	}
+}
+
+// shrinks reports whether a page is requested again with fewer objects after an error: it is too
+// large. Pages with too many bytes may be followed by others; if they have too many values, so have
+// those after them that are not smaller.
+func (r *Reading) shrinks(err error) bool {
+	large, is := errors.AsType[interface {
+		error
+		IsTooLarge() bool
+	}](err)
+	if !is || !large.IsTooLarge() || r.limit <= 1 {
+		return false
+	}
+	r.limit = max(r.limit/step, 1)
+	if !errors.As(err, new(*tooLargeError)) {
+		r.most = r.limit
+	}
+	return true
 }

@@ -23,6 +23,9 @@ func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("expected an answer of at most %d bytes, got more", e.most)
 }
 
+// IsTooLarge reports that a page with fewer objects may be read.
+func (*tooLargeError) IsTooLarge() bool { return true }
+
 // PageTransport returns an http.RoundTripper that reads no more of a page than it may have, and
 // sends requests through next. It must be the last wrapper that is added: for those below, an
 // answer that is too large is one that was not read to its end.
