@@ -221,7 +221,7 @@ func (c *Connection) RoundTrip(r *http.Request) (*http.Response, error) {
 		if answer.StatusCode >= http.StatusBadRequest {
 			most = MaxError
 		}
-		answer.Body = &bounded{ReadCloser: answer.Body, most: most, isProtobuf: isProtobuf, all: &c.read}
+		answer.Body = c.bodyOf(r.Context(), answer.Body, most, isProtobuf)
 	}
 	return answer, nil
 }

@@ -5,7 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 )
+
+// valueBytes are the bytes that each value of an event counts more at the rate of eventsPerSecond:
+// an event of few bytes can have many.
+const valueBytes = 16
 
 // events are the body of a watch, which fails when one event is too large, and is read no faster
 // than those of the connection may be.
@@ -18,6 +23,7 @@ type events struct {
 
 	isProtobuf bool
 	ended      int   // events since the last read
+	values     int   // of these
 	event      int64 // bytes of the event so far
 	left       int64 // of the event, in protobuf
 	header     [4]byte
@@ -40,19 +46,7 @@ func (e *events) Close() error {
 
 // await returns when more events may be read. Errors: the watch has ended.
 func (e *events) await() error {
-	for {
-		wait := e.pace.events.Wait(struct{}{}, e.pace.clock.Now())
-		if wait == 0 {
-			return nil
-		}
-		timer := e.pace.clock.NewTimer(wait)
-		select {
-		case <-e.ctx.Done():
-			timer.Stop()
-			return e.ctx.Err()
-		case <-timer.C():
-		}
-	}
+	return await(e.ctx, e.pace.clock, func() time.Duration { return e.pace.events.Wait(struct{}{}, e.pace.clock.Now()) })
 }
 
 // Read reads on when the events so far allow it, and returns an error after MaxEvent bytes of one
@@ -67,8 +61,8 @@ func (e *events) Read(p []byte) (int, error) {
 		next = e.protobuf
 	}
 	isSmall := next(p[:n])
-	e.pace.events.CountTimes(struct{}{}, n+e.ended*eventBytes, e.pace.clock.Now())
-	e.ended = 0
+	e.pace.events.CountTimes(struct{}{}, n+e.ended*eventBytes+e.values*valueBytes, e.pace.clock.Now())
+	e.ended, e.values = 0, 0
 	if !isSmall {
 		return 0, fmt.Errorf("expected events of a watch of at most %d bytes and %d values, got a larger one", int64(MaxEvent), maxEventValues)
 	}
@@ -96,9 +90,11 @@ func (e *events) protobuf(part []byte) bool {
 		e.message = append(e.message, part[:n]...)
 		part = part[n:]
 		if e.left -= n; e.left == 0 {
-			if ofMessage(e.message, 0, maxEventValues) > maxEventValues {
+			values := ofMessage(e.message, 0, maxEventValues)
+			if values > maxEventValues {
 				return false
 			}
+			e.values += values
 			e.message = e.message[:0]
 		}
 	}
@@ -111,6 +107,7 @@ func (e *events) json(part []byte) bool {
 	for _, b := range part {
 		e.event++
 		if e.document.next(b) {
+			e.values += e.document.values
 			e.event, e.document = 0, counter{}
 			e.ended++
 		}

@@ -46,11 +46,14 @@ func TestFloodOfEvents(t *testing.T) {
 	for _, tc := range []struct {
 		name, event string
 		isProtobuf  bool
+		values      int
 	}{
-		{"large", one, false},
-		{"small", `{"a":1}`, false},
-		{"small in protobuf", string(binary.BigEndian.AppendUint32(nil, 3)) + "abc", true},
-		{"empty in protobuf", empty, true},
+		{"large", one, false, 1},
+		{"small", `{"a":1}`, false, 1},
+		{"small in protobuf", string(binary.BigEndian.AppendUint32(nil, 3)) + "abc", true, 0},
+		{"empty in protobuf", empty, true, 0},
+		{"many values", `{"a":[` + strings.Repeat("{},", 500) + `{}]}`, false, 1003},
+		{"many values in protobuf", string(binary.BigEndian.AppendUint32(nil, 1000)) + strings.Repeat("\x0a\x00", 500), true, 500},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,8 +75,8 @@ func TestFloodOfEvents(t *testing.T) {
 				}
 				most = eventsAtOnce + int(time.Since(begun).Seconds()*eventsPerSecond)
 				// The last part of each may be too much.
-				cost := read + read/len(tc.event)*eventBytes
-				if last := 2 * (len(part) + len(part)/len(tc.event)*eventBytes); cost > most+most/100+last || cost < most-last {
+				cost := read + read/len(tc.event)*(eventBytes+tc.values*valueBytes)
+				if last := 2 * (len(part) + len(part)/len(tc.event)*(eventBytes+tc.values*valueBytes)); cost > most+most/100+last || cost < most-last {
 					t.Errorf("events cost %d bytes in %s, want about %d", cost, long, most)
 				}
 				for _, watch := range watches {
@@ -100,7 +103,7 @@ func TestEventsAtANormalRateAreNotDelayed(t *testing.T) {
 				}
 			}
 		}
-		read((eventsAtOnce - 1) / (len(event) + eventBytes))
+		read((eventsAtOnce - 1) / (len(event) + eventBytes + valueBytes))
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("a list took %s", took)
 		}

@@ -3,19 +3,27 @@ package connection
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 )
 
 // MaxItems is the maximum number of objects in an answer; one page of a list has 500.
 const MaxItems = 1000
 
-// maxValues is the maximum number of values in an answer, maxAllValues of all that are being read
-// from one connection, and maxEventValues in an event of a watch. A value of 2 bytes, such as an
-// empty container, has 400 bytes when it is decoded. A pod has about 500.
-const maxValues, maxAllValues, maxEventValues = 400_000, 600_000, 40_000
+// maxValues is the maximum number of values in an answer, and maxEventValues in an event of a
+// watch. A value of 2 bytes, such as an empty container, has 468 bytes when it is decoded, and
+// twice as many while its list grows. A Node has about 600, a pod 800, and one of 20 containers
+// 4,200.
+const maxValues, maxEventValues = 50_000, 20_000
 
-// errTooManyValues is the error of an answer or an event with more than one of these bounds.
-var errTooManyValues = errors.New("expected objects of Kubernetes, got more values than these have")
+// tooManyValuesError is the error of an answer with more values or objects than one of these
+// bounds.
+type tooManyValuesError struct{}
+
+func (*tooManyValuesError) Error() string {
+	return "expected objects of Kubernetes, got more values than these have"
+}
+
+// IsTooLarge reports that a page with fewer objects may be read.
+func (*tooManyValuesError) IsTooLarge() bool { return true }
 
 // counter counts the values of a JSON document, and the elements of the lists at its top.
 type counter struct {
