@@ -23,7 +23,8 @@ const (
 // cluster is shared by the drains of one target cluster, from the begin of the first until idleFor
 // after the end of the last.
 type cluster struct {
-	of *target.Cluster
+	of     *target.Cluster
+	memory *objectcache.Memory // of its objects, and the pods of its drains; nil is no bound
 
 	budgets     *objectcache.Objects[*policyv1.PodDisruptionBudget]
 	claims      *objectcache.Objects[*corev1.PersistentVolumeClaim]
@@ -43,7 +44,7 @@ type cluster struct {
 func newCluster(s *watchSet, of *target.Cluster) *cluster {
 	client := of.Client
 	c := &cluster{
-		of: of, sessions: map[*watchSession]bool{},
+		of: of, memory: memoryOf(of), sessions: map[*watchSession]bool{},
 		budgets: objectcache.New[*policyv1.PodDisruptionBudget](), claims: objectcache.New[*corev1.PersistentVolumeClaim](),
 		volumes: objectcache.New[*corev1.PersistentVolume](), attachments: objectcache.New[*storagev1.VolumeAttachment](),
 		drivers: objectcache.New[*storagev1.CSIDriver](),
@@ -68,7 +69,7 @@ func share[T metav1.Object](s *watchSet, c *cluster, name string, from objectcac
 	c.unsynced++
 	into := mirror(all, trim, c.synced)
 	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) {
-		objectcache.Watch(ctx, name+" for drains", c.watchErrors.follow(name, bounded(c.of, from, bytesOfKind)), "", into)
+		objectcache.Watch(ctx, name+" for drains", c.watchErrors.follow(name, within(c.memory, from, trim)), "", into)
 	}))
 }
 

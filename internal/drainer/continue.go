@@ -126,14 +126,23 @@ func (d *Drain) step(ctx context.Context, task Task, facts *drain.Facts, v drain
 	return nil
 }
 
+// podsPage is how many pods are in a page of a cluster that belongs to one namespace, since each
+// may have thousands of values, and answersWithPods bounds the bytes of all pages.
+const podsPage, answersWithPods = 25, 64 << 20
+
 // ListPods reads the pods of a Node from the API server, with what drains need of them.
 func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods []*corev1.Pod, err error) {
 	list := cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List
-	taken := int64(0)
-	err = decode.UntilPage(ctx, "the pods of Node "+node, OfNode(node), list, func(page *corev1.PodList, _ []*decode.Failure) bool {
+	taken, options := int64(0), OfNode(node)
+	if cluster.Name != "" {
+		ctx, options.Limit = decode.AtMost(ctx, answersWithPods), podsPage
+	}
+	what := "the pods of Node " + node
+	err = decode.UntilPage(ctx, what, options, list, func(page *corev1.PodList, _ []*decode.Failure) bool {
 		for i := range page.Items {
-			taken += objectcache.SizeOf(&page.Items[i])
-			pods = append(pods, Trim(&page.Items[i]))
+			pod := Trim(&page.Items[i])
+			taken += objectcache.SizeOf(pod)
+			pods = append(pods, pod)
 		}
 		return cluster.Name != "" && taken > bytesOfPods
 	})
@@ -141,7 +150,7 @@ func ListPods(ctx context.Context, cluster *target.Cluster, node string) (pods [
 		return nil, err
 	}
 	if cluster.Name != "" && taken > bytesOfPods {
-		return nil, fmt.Errorf("list the pods of Node %s: expected pods of together at most %d MiB, got more", node, int64(bytesOfPods>>20))
+		return nil, fmt.Errorf("list %s: expected pods that take together at most %d MiB of memory, got more", what, int64(bytesOfPods>>20))
 	}
 	return pods, nil
 }

@@ -51,7 +51,7 @@ func (s *watchSet) Begin(of *target.Cluster, node string, wake func()) *watchSes
 	into := mirror(session.pods, Trim, session.podsSynced)
 	session.end = s.watches.Begin(func(ctx context.Context) {
 		pods := objectcache.From(of.Client.CoreV1().Pods(metav1.NamespaceAll)).Fields(OfNode(node).FieldSelector)
-		objectcache.Watch(ctx, "pods of Node "+node, session.watchErrors.follow("pods", bounded(of, pods, bytesOfPods)), "", into)
+		objectcache.Watch(ctx, "pods of Node "+node, session.watchErrors.follow("pods", within(session.cluster.memory, pods, Trim)), "", into)
 	})
 	return session
 }

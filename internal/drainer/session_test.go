@@ -259,14 +259,14 @@ func TestPodsOfANodeAreBounded(t *testing.T) {
 	}
 	inBench(t, nil, func(b *bench) {
 		b.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, pods, nil })
-		const want = "expected pods of together at most 8 MiB, got more"
+		const want = "expected pods that take together at most 8 MiB of memory, got more"
 		if _, err := ListPods(b.Context(), &target.Cluster{Name: "one", Client: b.client}, "n"); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			b.Errorf("got %v, want %s", err, want)
 		}
 		s, _ := b.drainOf("n")
 		synctest.Wait()
-		if got := s.WatchError(); !strings.Contains(got, "expected objects of together at most 8 MiB, got more") {
+		if got := s.WatchError(); !strings.Contains(got, "expected objects that take together at most 96 MiB of memory, got more") {
 			b.Errorf("got the error %q", got)
 		}
 		s.End()

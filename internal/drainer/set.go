@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -17,16 +18,31 @@ import (
 // one are drained within minutes of each other, and each would else list the whole cluster.
 const idleFor = 10 * time.Minute
 
-// bytesOfKind bounds the objects of one kind that drains read of a cluster that belongs to one
-// namespace, and bytesOfPods the pods of one of its Nodes: its API server may send any.
-const bytesOfKind, bytesOfPods = 32 << 20, 8 << 20
+// bytesOfDrains bounds the memory of the objects of all kinds that all drains read of a cluster
+// that belongs to one namespace, and bytesOfPods that of the pods of one of its Nodes in a list:
+// its API server may send any.
+const bytesOfDrains, bytesOfPods = 96 << 20, 8 << 20
 
-// bounded returns a source of a cluster with that bound.
-func bounded(of *target.Cluster, from objectcache.Source, most int64) objectcache.Source {
+// memoryOf returns the bound of a cluster; nil is none.
+func memoryOf(of *target.Cluster) *objectcache.Memory {
 	if of.Name == "" {
+		return nil
+	}
+	return objectcache.NewMemory(bytesOfDrains)
+}
+
+// within returns a source with a bound, of which trim returns what drains need of an object.
+func within[T any](memory *objectcache.Memory, from objectcache.Source, trim func(T) T) objectcache.Source {
+	if memory == nil {
 		return from
 	}
-	return from.AtMost(most)
+	return from.Within(memory, func(obj runtime.Object) runtime.Object {
+		if is, ok := obj.(T); ok {
+			small, _ := any(trim(is)).(runtime.Object)
+			return small
+		}
+		return obj
+	})
 }
 
 // watchSet is all watches of all target clusters. New returns one.

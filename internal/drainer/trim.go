@@ -27,7 +27,13 @@ func Trim(p *corev1.Pod) *corev1.Pod {
 	}
 	small.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Priority: p.Spec.Priority}
 	for _, v := range p.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil || drain.IsInline(v) {
+		if claim := v.PersistentVolumeClaim; claim != nil {
+			small.Spec.Volumes = append(small.Spec.Volumes, corev1.Volume{
+				Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim},
+			})
+			continue
+		}
+		if drain.IsInline(v) {
 			small.Spec.Volumes = append(small.Spec.Volumes, v)
 		}
 		if v.Ephemeral != nil {
@@ -57,7 +63,9 @@ func trimClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 }
 
 func trimVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{ObjectMeta: meta(v.ObjectMeta), Spec: v.Spec}
+	spec := v.Spec
+	spec.NodeAffinity, spec.MountOptions = nil, nil
+	return &corev1.PersistentVolume{ObjectMeta: meta(v.ObjectMeta), Spec: spec}
 }
 
 func trimAttachment(a *storagev1.VolumeAttachment) *storagev1.VolumeAttachment {

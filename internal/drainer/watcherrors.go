@@ -57,18 +57,18 @@ func (w *watchErrors) first() string {
 
 // follow wraps a source to record its errors.
 func (w *watchErrors) follow(name string, from objectcache.Source) objectcache.Source {
-	return objectcache.Source{
-		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := from.List(ctx, options)
-			w.record(ctx, name+" list", err)
-			return list, err
-		},
-		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			watcher, err := from.Watch(ctx, options)
-			w.record(ctx, name+" watch", err)
-			return watcher, err
-		},
+	followed := from
+	followed.List = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		list, err := from.List(ctx, options)
+		w.record(ctx, name+" list", err)
+		return list, err
 	}
+	followed.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		watcher, err := from.Watch(ctx, options)
+		w.record(ctx, name+" watch", err)
+		return watcher, err
+	}
+	return followed
 }
 
 // WatchError returns why the objects of the session are incomplete or may be old; "" if they are

@@ -16,6 +16,8 @@ type Source struct {
 	Watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 	// Health, if set, is updated by all that list and watch.
 	Health *Health
+	// end, if set, is called when what lists and watches has ended.
+	end func()
 }
 
 // From creates a Source of a typed client.
@@ -84,7 +86,12 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 }
 
 // End records that listing and watching have ended.
-func (l *ListerWatcher) End() { l.Health.forget(l) }
+func (l *ListerWatcher) End() {
+	l.Health.forget(l)
+	if l.end != nil {
+		l.end()
+	}
+}
 
 // List is part of an older interface.
 func (l *ListerWatcher) List(options metav1.ListOptions) (runtime.Object, error) {

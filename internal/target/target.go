@@ -115,9 +115,9 @@ func New(client kubernetes.Interface) *Cluster {
 	}
 }
 
-// mostWritten is how many bytes a Node has at most that Wrote remembers. One has about 4 kB without
-// its images.
-const mostWritten = 64 << 10
+// mostWritten is how much memory a Node takes at most that Wrote remembers. One takes some 16 kB
+// without its images.
+const mostWritten = 128 << 10
 
 // Wrote remembers the Node that the API server returned for a write of a Node. What it returned of
 // another Node is not remembered, and no Node that is too large: nothing would remove the first
@@ -125,7 +125,7 @@ const mostWritten = 64 << 10
 func (c *Cluster) Wrote(sent, returned *corev1.Node) {
 	small := *returned
 	small.ManagedFields, small.Status.Images, small.Status.VolumesInUse = nil, nil, nil
-	if sent.UID == returned.UID && small.Size() <= mostWritten {
+	if sent.UID == returned.UID && objectcache.SizeOf(&small) <= mostWritten {
 		c.Written.Wrote(&small)
 	}
 }
