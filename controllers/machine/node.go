@@ -114,13 +114,21 @@ func deletionOfNode(p *pass, node *corev1.Node, why receipt.Reason) deletion.Del
 	}
 }
 
+// bytesOfNamed bounds the answers with the Nodes that name one machine, of a cluster that belongs
+// to a namespace: its API server may send any.
+const bytesOfNamed = 16 << 20
+
 // findByMachine looks for the Node of a machine for which no Node name is known, by the label on
 // the Node that names its machine.
 func (n *nodes) findByMachine(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	found := lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	named := metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name}
-	err := decode.UntilPage(ctx, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List,
+	reading := ctx
+	if p.cluster.Name != "" {
+		reading = decode.AtMost(ctx, bytesOfNamed)
+	}
+	err := decode.UntilPage(reading, "Nodes", named, p.cluster.Client.CoreV1().Nodes().List,
 		func(page *corev1.NodeList, _ []*decode.Failure) bool {
 			for i := range page.Items {
 				if node := &page.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
