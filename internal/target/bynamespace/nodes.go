@@ -16,25 +16,29 @@ import (
 )
 
 const (
-	// bytesOfTarget and bytesOfMachine bound the Nodes of a target that are cached. A Node has about 4
-	// kB without its images, and machines are a part of the Nodes.
-	bytesOfTarget  = 16 << 20
-	bytesOfMachine = 32 << 10
-	// bytesOfNode is the memory that a Node takes in addition to its encoding, at least.
-	bytesOfNode = 1 << 10
-	// tooManyPause is the time from reading too many Nodes to reading them again.
+	// bytesOfTarget and bytesOfMachine bound the memory of the Nodes of a target that are cached. A
+	// Node takes some 16 kB without its images, and machines are a part of the Nodes.
+	bytesOfTarget  = 32 << 20
+	bytesOfMachine = 64 << 10
+	// timesMost is how many times as many bytes the answers with a list of Nodes may have: a Node is
+	// sent with up to 15 kB, with its images.
+	timesMost = 2
+	// tooManyPause is the time from reading too many Nodes, or a list without end, to reading them
+	// again.
 	tooManyPause = 5 * time.Minute
+	// nodesPage is how many Nodes are in a page: each has about 600 values, and an answer 50,000.
+	nodesPage = 50
 )
 
 // most returns how many bytes of Nodes are cached of a target with so many machines.
 func most(machines int) int64 { return bytesOfTarget + int64(machines)*bytesOfMachine }
 
-// sizeOf returns the bytes that a Node counts, 0 for nil.
+// sizeOf returns the memory that a Node takes, 0 for nil.
 func sizeOf(node *corev1.Node) int64 {
 	if node == nil {
 		return 0
 	}
-	return int64(node.Size()) + bytesOfNode
+	return objectcache.SizeOf(node)
 }
 
 // trim removes from a Node what nothing here reads, which is most of it.
@@ -54,8 +58,19 @@ func (e *tooManyError) Error() string {
 	)
 }
 
+// endlessError means that the list of the Nodes has no end.
+type endlessError struct{ error }
+
+func (e *endlessError) Error() string {
+	return fmt.Sprintf("its Nodes cannot be listed: %v; they are read again in %s at the earliest", e.error, tooManyPause)
+}
+
+// Unwrap returns why.
+func (e *endlessError) Unwrap() error { return e.error }
+
 // watch watches the Nodes until ctx ends, and again after a pause if there were too many.
 func (l *live) watch(ctx context.Context) {
+	l.one.awaits(l, "its Nodes are being listed")
 	for {
 		err := l.watchOnce(ctx)
 		if err == nil {
@@ -80,10 +95,10 @@ func (l *live) empty() {
 	}
 }
 
-// watchOnce watches the Nodes until ctx ends, or until there are too many, which it returns. The
-// target is available after the first list. Before each other one the cluster is identified again:
-// the server may have been replaced by an empty one.
-func (l *live) watchOnce(ctx context.Context) *tooManyError {
+// watchOnce watches the Nodes until ctx ends. The target is available after the first list. Before
+// each other one the cluster is identified again: the server may have been replaced by an empty
+// one. Errors: *tooManyError, *endlessError; after them nothing is watched.
+func (l *live) watchOnce(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	available := false
@@ -126,8 +141,11 @@ func (l *live) watchOnce(ctx context.Context) *tooManyError {
 			}
 		},
 	})
-	tooMany, _ := context.Cause(ctx).(*tooManyError) //nolint:errorlint // it is not wrapped
-	return tooMany
+	cause := context.Cause(ctx)
+	if errors.As(cause, new(*tooManyError)) || errors.As(cause, new(*endlessError)) {
+		return cause
+	}
+	return nil
 }
 
 // identifyAgain returns an error unless the cluster is the one that the namespace had first.
@@ -141,11 +159,13 @@ func (l *live) identifyAgain(ctx context.Context) error {
 }
 
 // list lists the Nodes, in pages of which each is trimmed before the next is read. Errors: those of
-// the requests; there are too many Nodes, with which it calls end.
+// the requests; there are too many Nodes, or pages without end, with which it calls end.
 func (l *live) list(ctx context.Context, end context.CancelCauseFunc) (*corev1.NodeList, error) {
 	all, bytes, machines := &corev1.NodeList{}, int64(0), l.one.machines(l.one)
 	nodes := l.Cluster.Client.CoreV1().Nodes()
-	err := decode.EachPage(ctx, "Nodes", nodes.List, func(page *corev1.NodeList) {
+	reading := decode.AtMost(ctx, timesMost*most(machines))
+	pages := metav1.ListOptions{Limit: nodesPage}
+	err := decode.UntilPage(reading, "Nodes", pages, nodes.List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
 		all.ResourceVersion = page.ResourceVersion
 		for i := range page.Items {
 			trim(&page.Items[i])
@@ -155,7 +175,11 @@ func (l *live) list(ctx context.Context, end context.CancelCauseFunc) (*corev1.N
 		if bytes > most(machines) {
 			end(&tooManyError{nodes: len(all.Items), machines: machines})
 		}
+		return ctx.Err() != nil
 	})
+	if errors.As(err, new(*decode.EndlessError)) {
+		end(&endlessError{err})
+	}
 	if err == nil {
 		err = context.Cause(ctx)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -31,9 +32,11 @@ type one struct {
 	main, tokens *secrets // tokens is nil without a Secret for the token
 
 	mu      sync.Mutex
-	link    *live   // the connection, nil while there is none; run only writes it
-	kind    problem // why the target is not available; none if it is
-	problem string  // for people
+	link    *live       // the connection, nil while there is none; run only writes it
+	kind    problem     // why the target is not available; none if it is
+	problem string      // for people
+	opened  time.Time   // since when it is being opened
+	late    clock.Timer // reports that it is being opened for too long; nil before run
 	log     klog.Logger
 	logged  problem // the last that was logged
 	outages outages
@@ -41,7 +44,8 @@ type one struct {
 
 func newOne(t *Targets, namespace string) *one {
 	o := &one{Targets: t, namespace: namespace, wake: make(chan struct{}, 1), kind: opening, problem: "its Secret is not read yet"}
-	o.outages.note(opening, t.cfg.Clock.Now(), t.cfg.OutageAfter)
+	o.opened = t.cfg.Clock.Now()
+	o.outages.note(opening, o.opened, t.cfg.OutageAfter)
 	o.main = o.newSecrets(t.cfg.Select.main())
 	if t.cfg.Select.Token != "" {
 		o.tokens = o.newSecrets(t.cfg.Select.token())
@@ -64,6 +68,13 @@ func (o *one) state() (link *live, is problem, why string, wait time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	link, is, why = o.link, o.kind, o.problem
+	now, isOpening := o.cfg.Clock.Now(), is == opening
+	if isOpening && now.Sub(o.opened) >= o.cfg.BlindAfter {
+		is, why = ofSecret, fmt.Sprintf("it is not available %s after it began to be opened: %s", o.cfg.BlindAfter, why)
+		if link != nil {
+			is = ofServer
+		}
+	}
 	if is == none {
 		if why = link.broken(o.cfg.BlindAfter); why == "" {
 			why, wait = link.budget.Problem()
@@ -72,7 +83,11 @@ func (o *one) state() (link *live, is problem, why string, wait time.Duration) {
 			is = ofServer
 		}
 	}
-	o.outages.note(is, o.cfg.Clock.Now(), o.cfg.OutageAfter)
+	if isOpening {
+		o.outages.note(opening, now, o.cfg.OutageAfter) // which is no outage, also when it lasts
+	} else {
+		o.outages.note(is, now, o.cfg.OutageAfter)
+	}
 	why = bounded.Text(why, bounded.Message)
 	if is == ofServer {
 		why += fmt.Sprintf("; expected that %s names a server that answers, its CA, and credentials with the access of the fleet",
@@ -85,7 +100,9 @@ func (o *one) state() (link *live, is problem, why string, wait time.Duration) {
 func (o *one) run(ctx context.Context) {
 	o.mu.Lock()
 	o.log = klog.FromContext(ctx)
+	o.late = o.cfg.Clock.AfterFunc(o.cfg.BlindAfter, o.isLate)
 	o.mu.Unlock()
+	defer o.late.Stop()
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { o.main.watch(ctx) })
@@ -153,11 +170,39 @@ func (o *one) set(by *live, is problem, why string) {
 	why = bounded.Text(why, bounded.Message)
 	same := by != o.link || o.kind == is && o.problem == why
 	if !same {
-		o.kind, o.problem = is, why
+		o.become(is, why)
 	}
 	o.mu.Unlock()
 	if !same {
 		o.changed()
+	}
+}
+
+// become sets why the target is not available; o.mu is held.
+func (o *one) become(is problem, why string) {
+	if is == opening && o.kind != opening {
+		o.opened = o.cfg.Clock.Now()
+		o.late.Reset(o.cfg.BlindAfter)
+	}
+	o.kind, o.problem = is, why
+}
+
+// isLate reports that the target is still being opened.
+func (o *one) isLate() {
+	o.mu.Lock()
+	is := o.kind
+	o.mu.Unlock()
+	if is == opening {
+		o.changed()
+	}
+}
+
+// awaits records what is missing while nothing is known to be wrong.
+func (o *one) awaits(by *live, why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if by == o.link && o.kind == opening {
+		o.problem = why
 	}
 }
 
@@ -189,7 +234,7 @@ func (o *one) disconnect(is problem, why string) {
 	o.link = nil
 	why = bounded.Text(why, bounded.Message)
 	same := o.kind == is && o.problem == why
-	o.kind, o.problem = is, why
+	o.become(is, why)
 	o.mu.Unlock()
 	if before != nil {
 		before.stop()
