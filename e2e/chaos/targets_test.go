@@ -53,7 +53,9 @@ func targetFaults() []targetFault {
 	faults := []targetFault{
 		{name: "its API server is killed", real: true, begin: func(t *testing.T, b *bed, target string) {
 			b.do(t, target+"-kube-apiserver", harness.Kill)
-		}, end: func(t *testing.T, b *bed, target string) { b.do(t, target+"-kube-apiserver", harness.Start) }},
+		}, end: func(t *testing.T, b *bed, target string) {
+			b.recorder.TargetOutage(func() { b.do(t, target+"-kube-apiserver", harness.Start) })
+		}},
 		{name: "it is replaced by an empty cluster", begin: func(t *testing.T, b *bed, target string) {
 			if err := b.lab.ReplaceLight(b.ctx, target); err != nil {
 				t.Fatal(err)

@@ -200,6 +200,14 @@ func (r *Recorder) Outage(ctx context.Context, t *testing.T, do func()) harness.
 	return o
 }
 
+// TargetOutage runs a function that starts the API server of a target cluster again. Until it has
+// read its roles it refuses what they permit.
+func (r *Recorder) TargetOutage(do func()) {
+	from := time.Now()
+	do()
+	r.Outages = append(r.Outages, harness.Outage{From: from, To: time.Now().Add(settled)})
+}
+
 // settled is how long after its end an outage still counts.
 const settled = 10 * time.Second
 
