@@ -87,10 +87,10 @@ func TestFloodOfEvents(t *testing.T) {
 	}
 }
 
-// A list at once, and 50 events of 10 kB each second, are read as they come: 5,000 Nodes have 17.
+// A list at once, and 40 events of 10 kB each second, are read as they come: 5,000 Nodes have 17.
 func TestEventsAtANormalRateAreNotDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pause = 20 * time.Millisecond
+		const pause = 25 * time.Millisecond
 		event := `{"object":"` + strings.Repeat("x", 10_000) + `"}`
 		source := &stream{event: event}
 		watch := idle().eventsOf(t.Context(), source, false)
@@ -108,7 +108,7 @@ func TestEventsAtANormalRateAreNotDelayed(t *testing.T) {
 			t.Errorf("a list took %s", took)
 		}
 		source.pause = pause
-		const events = 3000
+		const events = 2400
 		read(events)
 		if took := time.Since(begun); took != events*pause {
 			t.Errorf("%d events took %s, want %s", events, took, events*pause)
