@@ -106,7 +106,7 @@ func TestTargetWhoseRequestsFail(t *testing.T) {
 
 // The Nodes of a target are read page by page until they are too many, in a list and in a watch.
 // None is kept then, and they are read again after a pause.
-func TestCredentialsThatAreRefused(t *testing.T) {
+func TestCredentialsThatAreRejected(t *testing.T) {
 	inLandscape(t, byName, func(l *landscape) {
 		a := l.clusters["https://a.example"]
 		refusal := apierrors.NewUnauthorized("revoked")
@@ -123,10 +123,10 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range budget.Refusals {
+		for range budget.Unauthenticated {
 			_, _ = cluster.Client.CoreV1().Nodes().Get(l.Context(), "node-1", metav1.GetOptions{})
 		}
-		l.expect(0, "one", "its API server refuses the credentials: status 401 Unauthorized; expected that a Secret target names")
+		l.expect(0, "one", "its API server rejects the credentials: status 401 Unauthorized; expected that a Secret target names")
 		a.Fault(nil)
 		l.put("one", "target", targettest.SecretOf("https://a.example", "renewed"))
 		l.expect(5*time.Second, "one", "node-1")

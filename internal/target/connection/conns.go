@@ -33,7 +33,7 @@ func (c *Connection) newConns() *conns { return &conns{of: c, open: map[*conn]bo
 
 // dial opens a network connection when one may be opened.
 func (s *conns) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if err := s.of.await(ctx.Done(), func() time.Duration { return s.of.dials.Wait(struct{}{}, s.of.clock.Now()) }); err != nil {
+	if err := await(ctx, s.of.clock, func() time.Duration { return s.of.dials.Wait(struct{}{}, s.of.clock.Now()) }); err != nil {
 		return nil, err
 	}
 	s.of.dials.Count(struct{}{}, s.of.clock.Now())
@@ -41,7 +41,7 @@ func (s *conns) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: inner, of: s, done: make(chan struct{})}
+	c := s.newConn(inner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -50,6 +50,12 @@ func (s *conns) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	s.open[c] = true
 	return c, nil
+}
+
+func (s *conns) newConn(inner net.Conn) *conn {
+	c := &conn{Conn: inner, of: s}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	return c
 }
 
 // close closes all, also those with requests.
@@ -68,45 +74,29 @@ func (s *conns) close() {
 type conn struct {
 	net.Conn
 
-	of   *conns
-	once sync.Once
-	done chan struct{} // closed with it
+	of  *conns
+	ctx context.Context //nolint:containedctx // it ends with Close
+	end context.CancelFunc
 }
 
 // Close closes it.
 func (c *conn) Close() error {
-	c.once.Do(func() {
-		close(c.done)
-		c.of.mu.Lock()
-		delete(c.of.open, c)
-		c.of.mu.Unlock()
-	})
+	c.end()
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
 	return c.Conn.Close()
 }
 
 // Read reads on when the bytes so far that belong to no answer allow it.
 func (c *conn) Read(p []byte) (int, error) {
 	of := c.of.of
-	if err := of.await(c.done, func() time.Duration { return of.overhead.Wait(struct{}{}, of.clock.Now()) }); err != nil {
+	if err := await(c.ctx, of.clock, func() time.Duration { return of.overhead.Wait(struct{}{}, of.clock.Now()) }); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p)
 	of.overhead.CountTimes(struct{}{}, n, of.clock.Now())
 	return n, err
-}
-
-// await returns when wait returns 0. Errors: net.ErrClosed when done is closed before.
-func (c *Connection) await(done <-chan struct{}, wait func() time.Duration) error {
-	for d := wait(); d > 0; d = wait() {
-		timer := c.clock.NewTimer(d)
-		select {
-		case <-done:
-			timer.Stop()
-			return net.ErrClosed
-		case <-timer.C():
-		}
-	}
-	return nil
 }
 
 // answered is the body of an answer, whose bytes are no overhead.

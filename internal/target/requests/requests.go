@@ -42,7 +42,7 @@ type Budgets struct {
 type shared struct {
 	budget.Budget
 
-	users map[*Budget]bool
+	users int // namespaces
 }
 
 // New returns Budgets of no cluster. Errors: those of Config.Validate.
@@ -55,7 +55,7 @@ func New(cfg Config) (*Budgets, error) {
 		Help: "Requests to target clusters that this replica has not sent, because too many were in flight or sent, " +
 			"or because those before have failed.",
 	}, []string{"reason"})
-	for _, reason := range budget.AllRefusals() {
+	for _, reason := range budget.Refusals() {
 		refused.WithLabelValues(reason.String())
 	}
 	return &Budgets{cfg: cfg, refused: refused, all: map[string]*shared{}}, nil
@@ -93,20 +93,19 @@ func (b *Budgets) Open(cluster string, changed func()) *Budget {
 	defer b.mu.Unlock()
 	of := b.all[cluster]
 	if of == nil {
-		of = &shared{users: map[*Budget]bool{}}
+		of = &shared{}
 		b.all[cluster] = of
 	}
-	user := &Budget{all: b, cluster: cluster, shared: of, changed: changed}
-	of.users[user] = true
-	return user
+	of.users++
+	return &Budget{all: b, cluster: cluster, shared: of, changed: changed}
 }
 
 // Close ends the use of the budget. Requests in flight still count.
 func (b *Budget) Close() {
 	b.all.mu.Lock()
 	defer b.all.mu.Unlock()
-	delete(b.shared.users, b)
-	if len(b.shared.users) == 0 && b.all.all[b.cluster] == b.shared {
+	b.shared.users--
+	if b.shared.users == 0 && b.all.all[b.cluster] == b.shared {
 		delete(b.all.all, b.cluster)
 	}
 }

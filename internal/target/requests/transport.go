@@ -144,7 +144,7 @@ func ofStatus(kind budget.Kind, status int, evicts bool, retryAfter time.Duratio
 	case status == http.StatusInternalServerError && kind == budget.Write:
 		return budget.Outcome{}
 	case status == http.StatusUnauthorized:
-		return budget.Outcome{Evidence: budget.Refused, Why: "status 401 Unauthorized"}
+		return budget.Outcome{Evidence: budget.Rejected, Why: "status 401 Unauthorized"}
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
 		return budget.Outcome{Evidence: budget.Failed, Why: fmt.Sprintf("status %d %s", status, http.StatusText(status)), RetryAfter: retryAfter}
 	}

@@ -18,9 +18,9 @@ const (
 	Burst = 400
 	// Failures is how many requests of a kind have to fail in a row until one is sent at a time.
 	Failures = 5
-	// Refusals is how many times the credentials have to be refused in a row for the same: once may be
-	// those that have just been replaced.
-	Refusals = 2
+	// Unauthenticated is how many times the server has to reject the credentials in a row for the same:
+	// once it may be those that have just been replaced.
+	Unauthenticated = 2
 	// FirstPause is the time until the first of these, which each failure doubles.
 	FirstPause = 2 * time.Second
 	// LongestPause is the longest pause, and the longest that is kept at the request of a server.
@@ -68,8 +68,8 @@ const (
 	Open            // those before have failed
 )
 
-// AllRefusals returns all reasons.
-func AllRefusals() []Refusal { return []Refusal{Crowded, Fast, Open} }
+// Refusals returns all reasons.
+func Refusals() []Refusal { return []Refusal{Crowded, Fast, Open} }
 
 // String returns the name of the reason.
 func (r Refusal) String() string {
@@ -90,13 +90,14 @@ type Breaker struct{ rows [kinds]row }
 
 // row has the failures of one kind.
 type row struct {
-	failed, refused int
-	why             string        // of the last failure
-	pause           time.Duration // 0 before the first; kept for a while after an answer
-	open            bool
-	until           time.Time // the end of the pause, while it is open
-	probes          bool      // a request is in flight that was sent at the end of the pause
-	closed          time.Time
+	failed   int
+	rejected int           // of these, with which the credentials were rejected in a row
+	why      string        // of the last failure
+	pause    time.Duration // 0 before the first; kept for a while after an answer
+	open     bool
+	until    time.Time // the end of the pause, while it is open
+	probes   bool      // a request is in flight that was sent at the end of the pause
+	closed   time.Time
 }
 
 // Answer is whether a request may be sent.
@@ -149,8 +150,8 @@ func (r *row) next() time.Duration { return min(max(2*r.pause, FirstPause), Long
 func (b *Breaker) Problem(now time.Time) (why string, wait time.Duration) {
 	for kind := range kinds {
 		if r := &b.rows[kind]; r.open && (r.probes || r.until.After(now)) {
-			if r.refused >= Refusals {
-				return "its API server refuses the credentials: " + r.why, r.wait(now)
+			if r.rejected >= Unauthenticated {
+				return "its API server rejects the credentials: " + r.why, r.wait(now)
 			}
 			return fmt.Sprintf("its API server has failed %d %ss or more in a row, the last one with: %s", Failures, kind, r.why), r.wait(now)
 		}
@@ -169,7 +170,7 @@ const (
 	Nothing Evidence = iota
 	Answered
 	Failed
-	Refused // the credentials are not accepted
+	Rejected // the credentials are
 )
 
 // Outcome is how a request has ended.
@@ -202,19 +203,19 @@ func (b *Budget) End(breaker *Breaker, kind Kind, probe bool, o Outcome, now tim
 	case Nothing:
 	case Answered:
 		wasOpen := r.open
-		r.failed, r.refused, r.open, r.probes = 0, 0, false, false
+		r.failed, r.rejected, r.open, r.probes = 0, 0, false, false
 		if wasOpen {
 			r.closed = now
 			return Closed
 		}
-	case Failed, Refused:
+	case Failed, Rejected:
 		r.failed++
-		r.refused++
+		r.rejected++
 		if o.Evidence == Failed {
-			r.refused = 0
+			r.rejected = 0
 		}
 		r.why = o.Why
-		if r.open && !probe || r.failed < Failures && r.refused < Refusals {
+		if r.open && !probe || r.failed < Failures && r.rejected < Unauthenticated {
 			return Unchanged
 		}
 		wasOpen := r.open

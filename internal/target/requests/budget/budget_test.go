@@ -10,7 +10,7 @@ import (
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // world is a Budget, a Breaker and their time. Steps are words of a line: "r" and "w" send a read
-// or a write that is answered, "R" and "W" one that fails, "r-" one whose credentials are refused,
+// or a write that is answered, "R" and "W" one that fails, "r-" one whose credentials are rejected,
 // "r!" one that shows nothing, "r?" one that does not end, "+2s" lets time pass, and "=text"
 // expects what the last word resulted in.
 type world struct {
@@ -38,7 +38,7 @@ func (w *world) do(word string, share int) (result string) {
 	case strings.HasSuffix(word, "!"):
 		o = Outcome{}
 	case strings.HasSuffix(word, "-"):
-		o = Outcome{Evidence: Refused, Why: "status 401"}
+		o = Outcome{Evidence: Rejected, Why: "status 401"}
 	case word == strings.ToUpper(word):
 		o = Outcome{Evidence: Failed, Why: "no answer"}
 	}
@@ -50,9 +50,9 @@ func TestDecisions(t *testing.T) {
 		{"failures in a row", "R R R R =ok R =opened r =failures:2s"},
 		{"an answer ends the row", "R R R R r R R R R =ok r =ok"},
 		{"what shows nothing does not", "R R R R r! R =opened"},
-		{"credentials that are refused", "r- =ok r- =opened r =failures:2s"},
+		{"credentials that are rejected", "r- =ok r- =opened r =failures:2s"},
 		{"credentials that are replaced", "r- r r- =ok r =ok"},
-		{"refusals and failures", "r- R r- R r- =opened"},
+		{"rejections and failures", "r- R r- R r- =opened"},
 		{"writes alone", "W r W r W r W r W =opened r =ok w =failures:2s"},
 		{
 			"pauses double up to the longest",
