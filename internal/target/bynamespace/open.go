@@ -3,6 +3,7 @@ package bynamespace
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,10 +36,10 @@ func (t *Targets) openForReads(ctx context.Context, namespace string) (*target.C
 		return nil, nil, err
 	}
 	budget := t.cfg.Budgets.Open(a.Cluster(), func() {})
-	release := func() {
+	release := sync.OnceFunc(func() {
 		budget.Close()
 		conn.Close()
-	}
+	})
 	link, err := t.cfg.Connect(namespace, conn.Config(), budget.Wrap)
 	if err == nil {
 		link.Cluster.Name = namespace

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/utils/clock"
 
@@ -224,24 +225,41 @@ func TestEventsThatAreTooLarge(t *testing.T) {
 		{"a large one in protobuf", "application/vnd.kubernetes.protobuf;stream=watch", framed(5, 5) + framed(MaxEvent+1, 1), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			a := server(t, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", tc.encoding)
-				_, _ = io.WriteString(w, tc.events)
+			synctest.Test(t, func(t *testing.T) { // without waiting for their rate
+				body := idle().eventsOf(t.Context(), io.NopCloser(strings.NewReader(tc.events)), tc.encoding != "application/json")
+				n, err := io.Copy(io.Discard, body)
+				_ = body.Close()
+				if (err != nil) != tc.fails || !tc.fails && n != int64(len(tc.events)) {
+					t.Errorf("read %d of %d bytes, %v", n, len(tc.events), err)
+				}
 			})
-			c, err := New(access.Policy{}, a, clock.RealClock{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			answer, err := get(t, c, a.Server+"?watch=true")
-			if err != nil {
-				t.Fatal(err)
-			}
-			n, err := io.Copy(io.Discard, answer.Body)
-			_ = answer.Body.Close()
-			if (err != nil) != tc.fails || !tc.fails && n != int64(len(tc.events)) {
-				t.Errorf("read %d of %d bytes, %v", n, len(tc.events), err)
-			}
 		})
+	}
+}
+
+// The values of events are counted in the encoding that the server names.
+func TestEventsInEachEncoding(t *testing.T) {
+	for encoding, event := range map[string]string{
+		"application/json": `{"object":[` + strings.Repeat("{},", maxEventValues) + "{}]}",
+		"application/vnd.kubernetes.protobuf;stream=watch": string(binary.BigEndian.AppendUint32(nil, 2*maxEventValues+2)) +
+			strings.Repeat("\x0a\x00", maxEventValues+1),
+	} {
+		a := server(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", encoding)
+			_, _ = io.WriteString(w, event)
+		})
+		c, err := New(access.Policy{}, a, clock.RealClock{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := get(t, c, a.Server+"?watch=true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, answer.Body); err == nil {
+			t.Errorf("%s: read %d bytes of an event with too many values", encoding, n)
+		}
+		_ = answer.Body.Close()
+		c.Close()
 	}
 }
