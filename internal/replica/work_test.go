@@ -31,6 +31,7 @@ var (
 // TestWorkOfReplicas: what a fleet requests for each machine does not depend on the number of its
 // replicas. With -work-profiles it shows what each replica computes.
 func TestWorkOfReplicas(t *testing.T) {
+	t.Parallel()
 	var first map[string]int
 	for part := range strings.SplitSeq(*workOf, ",") {
 		replicas, err := strconv.Atoi(part)

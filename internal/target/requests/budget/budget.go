@@ -6,8 +6,9 @@ import (
 )
 
 const (
-	// MostInFlight is how many requests are in flight to one target cluster: with an answer in 20 ms
-	// that are more than Rate in a second. Of 800 workers 10 clusters that hang can occupy half.
+	// MostInFlight is how many requests are in flight to one target cluster: with an answer in 20
+	// ms that are more than Rate in a second. Of 800 workers 10 clusters that hang can occupy
+	// half.
 	MostInFlight = 40
 	// LeastInFlight is the share of a cluster when many are in use at the same time.
 	LeastInFlight = 4
@@ -18,8 +19,8 @@ const (
 	Burst = 400
 	// Failures is how many requests of a kind have to fail in a row until one is sent at a time.
 	Failures = 5
-	// Unauthenticated is how many times the server has to reject the credentials in a row for the same:
-	// once it may be those that have just been replaced.
+	// Unauthenticated is how many times the server has to reject the credentials in a row for the
+	// same: once it may be those that have just been replaced.
 	Unauthenticated = 2
 	// FirstPause is the time until the first of these, which each failure doubles.
 	FirstPause = 2 * time.Second
@@ -27,8 +28,9 @@ const (
 	LongestPause = 30 * time.Second
 	// settled is for how long requests have to be answered before the pauses begin anew.
 	settled = 2 * time.Minute
-	// crowded is the shortest wait of a request that was refused because of MostInFlight. Those that
-	// are refused in a row wait longer by step each, up to twice as long, so that they come apart.
+	// crowded is the shortest wait of a request that was refused because of MostInFlight. Those
+	// that are refused in a row wait longer by step each, up to twice as long, so that they come
+	// apart.
 	crowded = time.Second
 	step    = 5 * time.Millisecond
 )
