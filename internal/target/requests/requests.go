@@ -121,10 +121,10 @@ func (b *Budget) Problem() (why string, wait time.Duration) {
 // Reset forgets the failures, which other credentials may have ended.
 func (b *Budget) Reset() {
 	b.all.mu.Lock()
-	why, _ := b.breaker.Problem(b.all.cfg.Clock.Now())
+	wasOpen := b.breaker.IsOpen()
 	b.breaker = budget.Breaker{}
 	b.all.mu.Unlock()
-	if why != "" {
+	if wasOpen {
 		b.changed()
 	}
 }

@@ -226,6 +226,24 @@ func TestNamespacesShareABudget(t *testing.T) {
 	})
 }
 
+// What other credentials may have ended is reported, also at the end of a pause.
+func TestResetReportsTheEndOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := 0
+		b := newBudgets(t).Open("a", func() { changes++ })
+		b.Reset()
+		for range budget.Unauthenticated {
+			_ = send(t, b.Wrap(answering(http.StatusUnauthorized, strings.NewReader("{}"))), http.MethodGet, "/")
+		}
+		time.Sleep(2 * budget.FirstPause)
+		b.Reset()
+		b.Reset()
+		if changes != 2 {
+			t.Errorf("got %d reports, want that of the failures and that of their end", changes)
+		}
+	})
+}
+
 type errorReader struct{}
 
 func (errorReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

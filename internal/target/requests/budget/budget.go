@@ -147,6 +147,17 @@ func (r *row) wait(now time.Time) time.Duration {
 
 func (r *row) next() time.Duration { return min(max(2*r.pause, FirstPause), LongestPause) }
 
+// IsOpen reports whether requests are sent one at a time, because those before have failed. There
+// is no Problem at the end of a pause, and its end was not reported.
+func (b *Breaker) IsOpen() bool {
+	for kind := range kinds {
+		if b.rows[kind].open {
+			return true
+		}
+	}
+	return false
+}
+
 // Problem returns what is wrong with the server, and after which time a request is sent again; ""
 // if requests are sent.
 func (b *Breaker) Problem(now time.Time) (why string, wait time.Duration) {
