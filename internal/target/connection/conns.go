@@ -41,7 +41,7 @@ func (s *conns) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	c := s.newConn(inner)
+	c := s.newConn(ctx, inner)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -52,9 +52,10 @@ func (s *conns) dial(ctx context.Context, network, address string) (net.Conn, er
 	return c, nil
 }
 
-func (s *conns) newConn(inner net.Conn) *conn {
+// newConn returns the connection over inner, which outlives the request whose context ctx is.
+func (s *conns) newConn(ctx context.Context, inner net.Conn) *conn {
 	c := &conn{Conn: inner, of: s}
-	c.ctx, c.end = context.WithCancel(context.Background())
+	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
 	return c
 }
 

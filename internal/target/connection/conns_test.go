@@ -31,7 +31,7 @@ func TestFloodBeyondAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		all := c.newConns()
-		flooded := all.newConn(flood{})
+		flooded := all.newConn(t.Context(), flood{})
 		part := make([]byte, 16<<10)
 		receive := func(bytes int, bodies bool) (took time.Duration) {
 			begun := time.Now()
