@@ -23,6 +23,7 @@ type Health struct {
 	delivered map[*ListerWatcher]bool
 	broken    map[*ListerWatcher]outage
 	took      time.Duration // by the last list that was answered
+	recovered func(after time.Duration)
 }
 
 // outage is a watch that does not deliver.
@@ -35,6 +36,10 @@ type outage struct {
 func NewHealth(c clock.PassiveClock) *Health {
 	return &Health{clock: c, delivered: map[*ListerWatcher]bool{}, broken: map[*ListerWatcher]outage{}}
 }
+
+// OnRecovered calls f each time that a watch delivers again, with the time for which it did not. Call
+// it before the first watch begins.
+func (h *Health) OnRecovered(f func(after time.Duration)) { h.recovered = f }
 
 // Broken returns since when the watch does not deliver whose outage is the longest, and the last
 // error of its list or watch, nil if there was none: the request hangs. ok is false if all deliver.
@@ -107,9 +112,13 @@ func (h *Health) delivers(l *ListerWatcher) {
 		return
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	was, isBack := h.broken[l]
 	delete(h.broken, l)
 	h.delivered[l] = true
+	h.mu.Unlock()
+	if isBack && h.recovered != nil {
+		h.recovered(h.clock.Since(was.since))
+	}
 }
 
 // forget records that listing and watching have ended.

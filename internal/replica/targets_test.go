@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -214,5 +215,37 @@ func TestTimeWithoutASecretIsAnOutage(t *testing.T) {
 			t.Error("the machine was replaced for the time in which nothing was known of its Node")
 		}
 		r.until("the machine is replaced", func() bool { return !isKept() })
+	})
+}
+
+// The credentials of a target cluster are revoked for longer than it takes until its API server is
+// away, while machines are being created. With new credentials their VMs are created at once.
+func TestNewCredentialsAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	o := replicaOptions(func(o *Options) { o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace) })
+	synctest.Test(t, func(t *testing.T) {
+		r := newTrial(t, o, 1, nil)
+		defer r.end()
+		for _, server := range []*apiserver.Server{r.control, r.target} {
+			apiserver.Add(server, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
+		}
+		r.createClass("a")
+		r.putTarget("a", targettest.SecretOf("https://a.example", "t"))
+		r.putRoot("a", "d", 1)
+		r.start("fleet-0")
+		r.until("a machine runs", func() bool { return r.runningOf("d") == 1 })
+		r.target.Refuse("*", apierrors.NewUnauthorized("revoked"))
+		const all = 20
+		r.putRoot("a", "d", all)
+		r.run(10*time.Minute, nil)
+		if vms, _ := r.cloud.VMs(); vms != 1 {
+			t.Errorf("%d VMs exist while the cluster rejects the credentials, want 1", vms)
+		}
+		r.target.Fault(nil)
+		r.putTarget("a", targettest.SecretOf("https://a.example", "renewed"))
+		if !r.run(5*time.Second, func() bool { vms, _ := r.cloud.VMs(); return vms == all }) {
+			vms, _ := r.cloud.VMs()
+			t.Errorf("5 s after the Secret has new credentials %d VMs exist, want %d", vms, all)
+		}
 	})
 }

@@ -38,14 +38,17 @@ type live struct {
 
 	running sync.WaitGroup
 	end     context.CancelFunc
-	renewed chan struct{} // the credentials were changed
 }
 
 func newLive(o *one, link *Link, conn *connection.Connection, a access.Access, budget *requests.Budget) *live {
 	l := &live{
 		Link: link, one: o, connection: conn, access: a, budget: budget, health: objectcache.NewHealth(o.cfg.Clock),
-		renewed: make(chan struct{}, 1),
 	}
+	l.health.OnRecovered(func(after time.Duration) {
+		if after >= l.health.Tolerance(o.cfg.BlindAfter) {
+			o.changed()
+		}
+	})
 	l.Cluster.Name = o.namespace
 	l.Cluster.Nodes.OnChange(func(before, after *corev1.Node) {
 		l.bytes.Add(sizeOf(after) - sizeOf(before))
@@ -88,10 +91,6 @@ func (l *live) use(a access.Access) error {
 	}
 	l.access = a
 	l.budget.Reset()
-	select {
-	case l.renewed <- struct{}{}:
-	default:
-	}
 	return nil
 }
 
@@ -124,12 +123,16 @@ func (l *live) identify(ctx context.Context) bool {
 		case <-ctx.Done():
 			timer.Stop()
 			return false
-		case <-l.renewed:
-			timer.Stop()
-			pause = firstPause
 		case <-timer.C():
 		}
 	}
+}
+
+// works reports whether nothing is known to fail at present, also not for a moment.
+func (l *live) works() bool {
+	_, is, _, _ := l.one.state()
+	_, err, _ := l.health.Broken()
+	return is == none && err == nil
 }
 
 // broken returns why the Nodes have not been delivered for too long; "" if they are.

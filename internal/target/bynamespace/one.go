@@ -134,13 +134,14 @@ func (o *one) changedSecret() {
 	}
 }
 
-// update connects as the Secrets say now.
+// update connects as the Secrets say now. Where the cluster is the same, and works, its connection
+// continues with the new credentials. Otherwise it begins anew, without the pauses after failures.
 func (o *one) update(ctx context.Context) {
 	if !o.main.isListed() || o.tokens != nil && !o.tokens.isListed() {
 		return
 	}
 	a, err := o.read()
-	if err == nil && o.link != nil && o.link.access.SameCluster(a) {
+	if err == nil && o.link != nil && o.link.access.SameCluster(a) && (o.link.access == a || o.link.works()) {
 		if err = o.link.use(a); err == nil {
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -342,8 +343,11 @@ func TestClusterThatIsReplacedIsNotAvailable(t *testing.T) {
 	})
 }
 
+// A target that delivers again is reported, so that what waits for it goes on.
 func TestClusterThatDoesNotDeliver(t *testing.T) {
 	inLandscape(t, byName, func(l *landscape) {
+		var reports atomic.Int64
+		l.targets.OnChange(func(string) { reports.Add(1) })
 		a := l.clusters["https://a.example"]
 		a.Refuse("list nodes", errors.New("no right"))
 		l.put("one", "target", targettest.SecretOf("https://a.example", "t"))
@@ -354,7 +358,11 @@ func TestClusterThatDoesNotDeliver(t *testing.T) {
 		a.Refuse("* nodes", errors.New("no right any more"))
 		l.expect(15*time.Minute, "one", "its Nodes are not delivered: ") // after the watch has ended
 		a.Fault(nil)
+		before := reports.Load()
 		l.expect(time.Minute, "one", "node-1")
+		if n := reports.Load() - before; n != 1 {
+			t.Errorf("%d reports that it delivers again, want 1", n)
+		}
 	})
 }
 
