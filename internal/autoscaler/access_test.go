@@ -1,11 +1,14 @@
 package autoscaler
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -123,7 +126,7 @@ func TestLimits(t *testing.T) {
 	one, two := identity{"n", "a"}, identity{"m", "a"}
 	begin := func(t *testing.T, l *limits, who identity, writes bool, want string) func() {
 		t.Helper()
-		done, err := l.begin(who, writes)
+		done, err := l.begin(t.Context(), who, writes)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Fatalf("%v, want %q", err, want)
 		}
@@ -151,17 +154,43 @@ func TestLimits(t *testing.T) {
 		begin(t, l, one, false, "")()
 	})
 	t.Run("in flight", func(t *testing.T) {
-		l := newLimits(clock)
-		var last func()
-		for range callsAtOnce {
-			last = begin(t, l, one, false, "")
-		}
-		begin(t, l, one, false, "at a time")
-		last()
-		begin(t, l, one, false, "")
-		for i := range allCallsAtOnce - callsAtOnce {
-			begin(t, l, identity{"x", string(rune('a' + i))}, false, "")
-		}
-		begin(t, l, two, false, "of all clients")
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimits(clock)
+			var last func()
+			for range callsAtOnce {
+				last = begin(t, l, one, false, "")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var served, left atomic.Int64
+			wait := func(ctx context.Context) {
+				if _, err := l.begin(ctx, one, false); err != nil {
+					left.Add(1)
+					return
+				}
+				served.Add(1)
+			}
+			go wait(t.Context())
+			synctest.Wait()
+			for range callsWaiting - 1 {
+				go wait(ctx)
+			}
+			synctest.Wait()
+			begin(t, l, one, false, "at a time")
+			last()
+			synctest.Wait()
+			if served.Load() != 1 {
+				t.Errorf("when a call has ended %d of those that wait are served, want 1", served.Load())
+			}
+			for i := range allCallsAtOnce - callsAtOnce - callsWaiting + 1 {
+				begin(t, l, identity{"x", string(rune('a' + i))}, false, "")
+			}
+			begin(t, l, two, false, "of all clients")
+			cancel()
+			synctest.Wait()
+			if n := left.Load(); n != callsWaiting-1 {
+				t.Errorf("%d calls whose clients have left wait no more, want %d", n, callsWaiting-1)
+			}
+			begin(t, l, two, false, "")
+		})
 	})
 }

@@ -1,6 +1,7 @@
 package autoscaler
 
 import (
+	"context"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -15,9 +16,11 @@ const (
 	// bounds are those of a loop over 10,000 Nodes each 10 s.
 	callsPerSecond, callsInBurst = 1000, 10_000
 	// Calls that write: a loop resizes each group once, or deletes its Nodes one by one.
-	writesPerSecond, writesInBurst = 10, 200
-	// callsAtOnce is how many calls of a client are in flight, and allCallsAtOnce those of all.
-	callsAtOnce, allCallsAtOnce = 32, 256
+	writesPerSecond, writesInBurst = 50, 500
+	// callsAtOnce is how many calls of a client are served at a time. As many as a connection has may
+	// wait for that: a call that is refused has the client back off. allCallsAtOnce is how many calls
+	// are in flight of all clients, those that wait included.
+	callsAtOnce, callsWaiting, allCallsAtOnce = 32, maxStreams, 256
 	// rememberedClients is how many clients have bounds of their own at a time.
 	rememberedClients = 1000
 )
@@ -34,6 +37,7 @@ type limits struct {
 // client counts the calls of one client. Its counter is guarded by limits.mu.
 type client struct {
 	calls, writes flowcontrol.PassiveRateLimiter
+	served        chan struct{} // as many as are served
 	inFlight      int
 }
 
@@ -41,8 +45,33 @@ func newLimits(c clock.PassiveClock) *limits {
 	return &limits{clock: c, clients: lru.New(rememberedClients)}
 }
 
-// begin admits a call; done has to be called at its end. Errors: a bound is reached.
-func (l *limits) begin(who identity, writes bool) (done func(), err error) {
+// begin admits a call, when it is its turn; done has to be called at its end. Errors: a bound is
+// reached; the end of ctx.
+func (l *limits) begin(ctx context.Context, who identity, writes bool) (done func(), err error) {
+	c, err := l.admit(who, writes)
+	if err != nil {
+		return nil, err
+	}
+	left := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		c.inFlight--
+		l.inFlight--
+	}
+	select {
+	case c.served <- struct{}{}:
+		return func() {
+			<-c.served
+			left()
+		}, nil
+	case <-ctx.Done():
+		left()
+		return nil, ctx.Err()
+	}
+}
+
+// admit counts a call as in flight. Errors: a bound is reached.
+func (l *limits) admit(who identity, writes bool) (*client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.of(who)
@@ -51,19 +80,14 @@ func (l *limits) begin(who identity, writes bool) (done func(), err error) {
 		return nil, tooMany("expected at most %d calls a second of %s, got more; increase --scan-interval", callsPerSecond, who.user())
 	case writes && !c.writes.TryAccept():
 		return nil, tooMany("expected at most %d changes of sizes a second of %s, got more; try again", writesPerSecond, who.user())
-	case c.inFlight >= callsAtOnce:
-		return nil, tooMany("expected at most %d calls of %s at a time, got more; wait for their answers", callsAtOnce, who.user())
+	case c.inFlight >= callsAtOnce+callsWaiting:
+		return nil, tooMany("expected at most %d calls of %s at a time, got more; wait for their answers", callsAtOnce+callsWaiting, who.user())
 	case l.inFlight >= allCallsAtOnce:
 		return nil, tooMany("expected at most %d calls of all clients at a time, got more; try again", allCallsAtOnce)
 	}
 	c.inFlight++
 	l.inFlight++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		c.inFlight--
-		l.inFlight--
-	}, nil
+	return c, nil
 }
 
 func (l *limits) of(who identity) *client {
@@ -73,6 +97,7 @@ func (l *limits) of(who identity) *client {
 		}
 	}
 	c := &client{
+		served: make(chan struct{}, callsAtOnce),
 		calls:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(callsPerSecond, callsInBurst, l.clock),
 		writes: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(writesPerSecond, writesInBurst, l.clock),
 	}

@@ -154,7 +154,7 @@ func (s *Server) call(ctx context.Context, request any, info *grpc.UnaryServerIn
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.limits.begin(who, writes[method])
+	done, err := s.limits.begin(ctx, who, writes[method])
 	if err != nil {
 		return nil, err
 	}

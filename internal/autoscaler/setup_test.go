@@ -77,8 +77,8 @@ func newFleet(tb testing.TB, objects ...apiserver.Typed) *fleet {
 	return f
 }
 
-// replica starts a Server, and returns a function that connects a client to it.
-func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
+// server returns a Server.
+func (f *fleet) server() *Server {
 	f.Helper()
 	server, err := New(Config{
 		Machines: f.api.Machines(), Reviews: f.reviews.AuthorizationV1(),
@@ -98,7 +98,14 @@ func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudP
 	if err != nil {
 		f.Fatal(err)
 	}
+	return server
+}
+
+// replica starts a Server, and returns a function that connects a client to it.
+func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
+	f.Helper()
 	const buffer = 1 << 20
+	server := f.server()
 	listener := bufconn.Listen(buffer)
 	ctx, stop := context.WithCancel(context.WithoutCancel(f.Context()))
 	var running sync.WaitGroup

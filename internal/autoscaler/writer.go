@@ -34,6 +34,8 @@ type writer struct {
 	forUser  func(ctx context.Context, namespace, user string) context.Context
 	wall     func() time.Time
 	held     func(namespace string) string
+
+	deletions deletions
 }
 
 // decision decides what to write for a MachineDeployment that was just read; nil means nothing.
@@ -90,20 +92,6 @@ func (w *writer) decrease(ctx context.Context, who identity, id string, delta in
 			return nil, replaced(who, id)
 		}
 		return groups.Decrease(live, delta, members)
-	})
-}
-
-// deleteNodes finds Machines in what is known, and reads them after the MachineDeployment.
-func (w *writer) deleteNodes(ctx context.Context, who identity, id string, nodes []groups.Node) error {
-	return w.change(ctx, who, id, func(live groups.Live) (*v1alpha1.MachineDeployment, error) {
-		targets, err := w.targets(ctx, who, id, live.Deployment.UID, nodes)
-		if err != nil {
-			return nil, err
-		}
-		if err := w.readMachines(ctx, who.namespace, targets); err != nil {
-			return nil, err
-		}
-		return groups.Delete(live, targets)
 	})
 }
 
