@@ -44,3 +44,14 @@ func BenchmarkPage(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkObject decodes one machine, as the answer to each write and each event of a watch are.
+func BenchmarkObject(b *testing.B) {
+	data, decoder := []byte(machine("machine", good)), whole(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := decoder.Decode(data, nil, &v1alpha1.Machine{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -3,12 +3,14 @@ package decode
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	serializerjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -22,15 +24,68 @@ func Config(config *rest.Config) *rest.Config {
 	version := v1alpha1.SchemeGroupVersion
 	c.APIPath, c.GroupVersion = "/apis", &version
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	c.NegotiatedSerializer = negotiator{scheme.Codecs.WithoutConversion()}
+	c.NegotiatedSerializer = newNegotiator()
 	if c.UserAgent == "" {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	return c
 }
 
-// negotiator is client-go's, with the decoder of this package.
-type negotiator struct{ runtime.NegotiatedSerializer }
+// negotiator is client-go's for JSON, with the decoder of this package.
+type negotiator struct {
+	runtime.NegotiatedSerializer
+
+	types []runtime.SerializerInfo
+}
+
+func newNegotiator() negotiator {
+	n := negotiator{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
+	info, _ := runtime.SerializerInfoForMediaType(n.NegotiatedSerializer.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	stream := *info.StreamSerializer
+	info.Serializer, stream.Serializer, info.StreamSerializer = serializer(firstFields{}), serializer(noKind{}), &stream
+	n.types = []runtime.SerializerInfo{info}
+	return n
+}
+
+// SupportedMediaTypes returns JSON.
+func (n negotiator) SupportedMediaTypes() []runtime.SerializerInfo { return n.types }
+
+// serializer returns the JSON serializer that finds the kind of an object in this way.
+func serializer(kinds serializerjson.MetaFactory) runtime.Serializer {
+	return serializerjson.NewSerializerWithOptions(kinds, scheme.Scheme, scheme.Scheme, serializerjson.SerializerOptions{})
+}
+
+// firstFields finds the kind of an object in its first two fields, where API servers write it, and
+// parses the object for it only where it is elsewhere.
+type firstFields struct{ serializerjson.SimpleMetaFactory }
+
+// Interpret returns the kind of an object.
+func (f firstFields) Interpret(data []byte) (*schema.GroupVersionKind, error) {
+	version, rest, first := cutField(data, `{"apiVersion":"`)
+	kind, _, second := cutField(rest, `,"kind":"`)
+	if !first || !second {
+		return f.SimpleMetaFactory.Interpret(data)
+	}
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return nil, fmt.Errorf("find the kind of an object: %w", err)
+	}
+	is := gv.WithKind(kind)
+	return &is, nil
+}
+
+// cutField returns the value of a field that begins with a text, and what follows it.
+func cutField(data []byte, begin string) (value string, rest []byte, ok bool) {
+	data, begins := bytes.CutPrefix(data, []byte(begin))
+	raw, rest, ends := bytes.Cut(data, []byte(`"`))
+	return string(raw), rest, begins && ends && !bytes.Contains(raw, []byte(`\`))
+}
+
+// noKind is for the events of a watch, which have none.
+type noKind struct{}
+
+// Interpret returns an empty kind.
+func (noKind) Interpret([]byte) (*schema.GroupVersionKind, error) { return &schema.GroupVersionKind{}, nil }
 
 // DecoderToVersion returns the decoder of whole answers and of the objects of a watch.
 func (n negotiator) DecoderToVersion(inner runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {

@@ -197,3 +197,23 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestKindsAreFoundWhereverTheyAre(t *testing.T) {
+	want := v1alpha1.SchemeGroupVersion.WithKind("Machine")
+	for name, data := range map[string]string{
+		"first":      machine("a", good),
+		"kind first": `{"kind":"Machine","apiVersion":"machine.sapcloud.io/v1alpha1","metadata":{}}`,
+		"last":       `{"metadata":{"apiVersion":"v1","kind":"Pod"},"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine"}`,
+		"indented":   "{\n\"apiVersion\": \"machine.sapcloud.io/v1alpha1\",\n\"kind\": \"Machine\"}",
+		"escaped":    `{"apiVersion":"machine.sapcloud.io\/v1alpha1","kind":"Mach\u0069ne"}`,
+	} {
+		if got, err := (firstFields{}).Interpret([]byte(data)); err != nil || *got != want {
+			t.Errorf("%s: got %v and error %v, want %v", name, got, err, want)
+		}
+	}
+	for _, data := range []string{`{"apiVersion":"a/b/c","kind":"Machine"}`, `{"apiVersion":"v1`, ``} {
+		if got, err := (firstFields{}).Interpret([]byte(data)); err == nil {
+			t.Errorf("%q: got %v, want an error", data, got)
+		}
+	}
+}
