@@ -59,7 +59,9 @@ func OldestFirst[T metav1.Object](objects []T) []T {
 // TimeIn returns the time in an annotation, and its text; zero and "" if there is none that is
 // valid.
 func TimeIn(o metav1.Object, annotation string) (at time.Time, text string) {
-	text = o.GetAnnotations()[annotation]
+	if text = o.GetAnnotations()[annotation]; text == "" {
+		return time.Time{}, ""
+	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		return time.Time{}, ""

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -117,12 +118,16 @@ func isOf(set *v1alpha1.MachineSet, d *v1alpha1.MachineDeployment) bool {
 // the hash label is the fleet's, and Node template, machine configuration and kind of class are
 // changed without a new machine.
 func sameTemplate(a, b *v1alpha1.MachineTemplateSpec) bool {
-	return machinefacts.Same(essence(a), essence(b))
+	one, other := essence(a), essence(b)
+	return machinefacts.Same(&one, &other)
 }
 
-func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
-	e := t.DeepCopy()
-	delete(e.Labels, v1alpha1.LabelMachineTemplateHash)
+func essence(t *v1alpha1.MachineTemplateSpec) v1alpha1.MachineTemplateSpec {
+	e := *t
+	if _, has := e.Labels[v1alpha1.LabelMachineTemplateHash]; has {
+		e.Labels = maps.Clone(e.Labels)
+		delete(e.Labels, v1alpha1.LabelMachineTemplateHash)
+	}
 	e.CreationTimestamp = metav1.Time{}
 	e.Spec.NodeTemplateSpec = v1alpha1.NodeTemplateSpec{}
 	e.Spec.MachineConfiguration = nil
@@ -130,14 +135,22 @@ func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
 	return e
 }
 
+// draft returns a copy of a deployment with its own labels and annotations. It shares all else, so
+// that it takes little time to copy, and to compare.
+func draft(d *v1alpha1.MachineDeployment) *v1alpha1.MachineDeployment {
+	c := *d
+	c.Labels, c.Annotations = maps.Clone(d.Labels), maps.Clone(d.Annotations)
+	return &c
+}
+
 // prepare writes to the deployment what it needs before it has a set: our finalizer, the revision,
 // and how often the name of the new set was taken; and since when the autoscaler names machines.
 // While the deployment is paused its template has no revision yet: the write of that begins the
 // rollout.
 func prepare(w World) (Verdict, bool) {
-	d, v := w.Deployment.DeepCopy(), Verdict{Do: Save}
+	d, v := draft(w.Deployment), Verdict{Do: Save}
 	if !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
-		d.Finalizers = append(d.Finalizers, v1alpha1.FinalizerName)
+		d.Finalizers = append(slices.Clone(d.Finalizers), v1alpha1.FinalizerName)
 	}
 	if newSet := NewSet(w.Deployment, w.Owned); !d.Spec.Paused && (newSet != nil || d.Spec.RollbackTo == nil) {
 		next := strconv.FormatInt(newRevision(w.Owned, newSet), 10)

@@ -29,7 +29,7 @@ const (
 // equal that of another controller: a set is recognised by its template, not by its hash.
 func templateHash(t *v1alpha1.MachineTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
-	text, err := json.Marshal(essence(t))
+	text, err := json.Marshal(new(essence(t)))
 	if err != nil { // a template came from JSON and always encodes
 		text = nil
 	}

@@ -11,6 +11,9 @@ import (
 // nodesOutOfStep returns the Nodes whose labels and annotations of an update in place differ from
 // the desired ones, in their desired state.
 func (s inPlaceUpdates) nodesOutOfStep() (changed []*corev1.Node) {
+	if len(s.w.Nodes) == 0 {
+		return nil
+	}
 	for _, t := range s.all() {
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			node := nodeOf(s.w.Nodes, m)

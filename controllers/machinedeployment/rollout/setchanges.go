@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ func (s setChanges) changes() Verdict {
 		if t.set.DeletionTimestamp != nil || t.set.UID == "" {
 			continue
 		}
-		desired := t.set.DeepCopy()
+		desired := draftOfSet(t.set)
 		desired.Spec.Replicas = t.size
 		s.complement(t, desired)
 		if machinefacts.Same(t.set, desired) {
@@ -33,6 +34,13 @@ func (s setChanges) changes() Verdict {
 		}
 	}
 	return v
+}
+
+// draftOfSet is draft for a set.
+func draftOfSet(set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
+	c := *set
+	c.Labels, c.Annotations = maps.Clone(set.Labels), maps.Clone(set.Annotations)
+	return &c
 }
 
 // complement sets the labels and annotations of a set that belong to its size.

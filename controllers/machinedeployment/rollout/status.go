@@ -18,7 +18,7 @@ type report struct{ *sets }
 
 // finish ends the pass with the status.
 func finish(s *sets) Verdict {
-	d := s.d.DeepCopy()
+	d := draft(s.d)
 	d.Status = status(s)
 	writeNamed(d, report{s}.stillNamed())
 	report{s}.noteFreeze(d)

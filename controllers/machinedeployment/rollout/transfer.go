@@ -88,7 +88,7 @@ func (s inPlaceUpdates) isUnsettled() bool {
 
 // hasJustCome reports whether a machine has moved from another set, whose new one may not include
 // it in its size yet.
-func hasJustCome(m metav1.Object) bool {
+func hasJustCome[T metav1.Object](m T) bool {
 	return m.GetLabels()[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
 
@@ -130,6 +130,9 @@ func (s inPlaceUpdates) settle() {
 // that marked them.
 func (s inPlaceUpdates) arrived() (arrived []*v1alpha1.Machine) {
 	for _, t := range s.all() {
+		if !slices.ContainsFunc(s.w.Live.of(t.set), hasJustCome) {
+			continue
+		}
 		for _, m := range machinefacts.OldestFirst(s.w.Machines[t.set.UID]) {
 			isLive := func(live *metav1.ObjectMeta) bool { return live.UID == m.UID && hasJustCome(live) }
 			if hasJustCome(m) && m.DeletionTimestamp == nil && slices.ContainsFunc(s.w.Live.of(t.set), isLive) {
