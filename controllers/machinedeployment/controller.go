@@ -9,7 +9,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
@@ -263,9 +262,8 @@ func (c *Controller) observe(ctx context.Context, d *v1alpha1.MachineDeployment)
 	}
 	w.Machines = c.observeMachines(w.Owned)
 	w.Confirmed = c.sees(d.UID, w.Owned)
-	selector := metav1.FormatLabelSelector(d.Spec.Selector)
 	if d.Generation == d.Status.ObservedGeneration { // the writer of that status has listed orphans
-		c.orphansListed.Store(d.UID, selector)
+		c.orphansListed.Store(d.UID, d.Spec.Selector)
 	}
 	w.MustListOrphans = c.mustListOrphans(d)
 	w.Orphans = c.children.Orphans(d.Namespace)
@@ -297,7 +295,7 @@ func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 		verdict.Waiting = rollout.Waits(w.Deployment, w.Owned, verdict)
 	}
 	if !w.MustListOrphans && w.Done.AdoptionRace == 0 && verdict.Do != rollout.Adopt {
-		c.orphansListed.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
+		c.orphansListed.Store(w.Deployment.UID, w.Deployment.Spec.Selector)
 	}
 	return verdict
 }
@@ -305,8 +303,8 @@ func (c *Controller) decide(w *rollout.World) rollout.Verdict {
 // mustListOrphans reports whether the deployment is new, or has another selector than when orphans
 // were listed.
 func (c *Controller) mustListOrphans(d *v1alpha1.MachineDeployment) bool {
-	last, _ := c.orphansListed.Load(d.UID)
-	return last != metav1.FormatLabelSelector(d.Spec.Selector)
+	last, listed := c.orphansListed.Load(d.UID)
+	return !listed || !machinefacts.Same(last, any(d.Spec.Selector))
 }
 
 // recordLive records which sets of a deployment the API server has, and which of them the cache

@@ -118,7 +118,7 @@ type done struct {
 	// released are the names of the machines that were released since the status was written last.
 	released      []string
 	class         classCheckOf
-	orphansListed string // selector for which orphans were listed, and adopted
+	orphansListed *metav1.LabelSelector // for which orphans were listed, and adopted
 
 	live    *scale.Live                      // the last list
 	listed  time.Time                        // when it began
@@ -297,11 +297,10 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 		w.TargetProblem, w.TargetPending = c.cfg.TargetProblem(set.Namespace)
 	}
 	w.KeepObserved = isRolling(set) && (known.allObserved.IsZero() || w.Now.Sub(known.allObserved) < keepObserved)
-	selector := metav1.FormatLabelSelector(set.Spec.Selector)
 	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has listed orphans
-		known.orphansListed = selector
+		known.orphansListed = set.Spec.Selector
 	}
-	w.MustListOrphans = known.orphansListed != selector
+	w.MustListOrphans = known.orphansListed == nil || !machinefacts.Same(known.orphansListed, set.Spec.Selector)
 	c.observeClass(&w, known)
 	return w
 }
@@ -320,7 +319,7 @@ func (c *Controller) decide(w *scale.World) scale.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.done[w.Set.UID]; known != nil {
-		known.orphansListed = metav1.FormatLabelSelector(w.Set.Spec.Selector)
+		known.orphansListed = w.Set.Spec.Selector
 	}
 	return verdict
 }
@@ -359,8 +358,10 @@ func (c *Controller) doneFor(set *v1alpha1.MachineSet, owned []*v1alpha1.Machine
 	}
 	standing := map[types.UID]bool{}
 	for _, m := range owned {
-		if ordinal, ok := machinefacts.OrdinalIn(set, m); ok {
-			delete(known.created, ordinal)
+		if len(known.created) > 0 {
+			if ordinal, ok := machinefacts.OrdinalIn(set, m); ok {
+				delete(known.created, ordinal)
+			}
 		}
 		delete(known.awaited, m.UID)
 		standing[m.UID] = m.DeletionTimestamp == nil

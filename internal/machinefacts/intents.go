@@ -141,12 +141,12 @@ func Awaited[T metav1.Object](in Intents, set *v1alpha1.MachineSet, seen []T) []
 	if len(in.Create) == 0 {
 		return nil
 	}
-	created := SeenOrdinals(set, seen)
+	created := seenOrdinals(set, seen)
 	return slices.DeleteFunc(slices.Clone(in.Create), func(o int64) bool { return created[o] })
 }
 
-// SeenOrdinals returns the ordinals of those of the machines that the set has created.
-func SeenOrdinals[T metav1.Object](set *v1alpha1.MachineSet, seen []T) map[int64]bool {
+// seenOrdinals returns the ordinals of those of the machines that the set has created.
+func seenOrdinals[T metav1.Object](set *v1alpha1.MachineSet, seen []T) map[int64]bool {
 	ordinals := make(map[int64]bool, len(seen))
 	for _, m := range seen {
 		if o, ok := OrdinalIn(set, m); ok {

@@ -24,11 +24,12 @@ const mostChosen = 1000
 
 // selecting reads the machines whose Nodes are about to be selected. An invalid list counts as
 // none, and so does one that is longer than mostChosen: a controller has not written it.
-func selecting(d *v1alpha1.MachineDeployment) (all []chosen) {
+func selecting(d *v1alpha1.MachineDeployment) []chosen {
 	text, noted := d.Annotations[v1alpha1.AnnotationSelecting]
 	if !noted {
 		return nil
 	}
+	var all []chosen
 	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) > mostChosen {
 		return nil
 	}

@@ -148,9 +148,9 @@ func rest(w World) Verdict {
 	if w.Live != nil && !sees(w) {
 		return Verdict{Do: Rest, Wake: nextChange(w)}
 	}
-	set := w.Set.DeepCopy()
+	set := *w.Set
 	set.Status = status(w)
-	return Verdict{Do: Rest, Set: set, Wake: nextChange(w), Events: statusEvents(w, set.Status)}
+	return Verdict{Do: Rest, Set: &set, Wake: nextChange(w), Events: statusEvents(w, set.Status)}
 }
 
 // counted returns the machines that are neither being deleted nor recorded for deletion. The answer

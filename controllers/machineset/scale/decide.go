@@ -90,9 +90,8 @@ func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	var missing []int64
-	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
-	for _, ordinal := range in.Create {
-		if !seen[ordinal] && !w.Done.Created[ordinal] && !w.Done.Occupied[ordinal] {
+	for _, ordinal := range awaited(w, in) {
+		if !w.Done.Created[ordinal] && !w.Done.Occupied[ordinal] {
 			missing = append(missing, ordinal)
 		}
 	}

@@ -12,8 +12,7 @@ import (
 // recorded for deletion and are kept are left out, too.
 func withoutObserved(w World, in machinefacts.Intents) machinefacts.Intents {
 	out := in.Clone()
-	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
-	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Occupied[o] })
+	out.Create = slices.DeleteFunc(awaited(w, in), func(o int64) bool { return w.Done.Occupied[o] })
 	out.Delete = slices.DeleteFunc(out.Delete, func(d machinefacts.Deletion) bool {
 		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
 			return m.UID == d.UID && m.DeletionTimestamp == nil && !isObsolete(w, d, m)
@@ -76,7 +75,7 @@ func grew(before, after machinefacts.Intents) bool {
 // observed intents are removed when all are observed, or together with new ones, so that a batch
 // costs two writes.
 func isStale(w World, in machinefacts.Intents) bool {
-	return slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
+	return len(in.Create) > 0 && slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
 		o, ok := machinefacts.OrdinalIn(w.Set, m)
 		return ok && m.DeletionTimestamp != nil && slices.Contains(in.Create, o)
 	})

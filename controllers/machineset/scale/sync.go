@@ -29,7 +29,7 @@ func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machi
 		}
 		configuration := Configuration(template.MachineConfiguration, m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout])
 		if m.Spec.Class.Kind == template.Class.Kind &&
-			machinefacts.Same(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
+			machinefacts.Same(&m.Spec.NodeTemplateSpec, &template.NodeTemplateSpec) &&
 			machinefacts.Same(m.Spec.MachineConfiguration, configuration) {
 			continue
 		}
@@ -43,13 +43,17 @@ func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machi
 }
 
 // Configuration is the machine configuration of a machine: that of its set's template, with the
-// creation timeout of the annotation if it has one that is a duration.
+// creation timeout of the annotation if it has one that is a duration. It may be the template's
+// own, and must not be changed.
 func Configuration(template *v1alpha1.MachineConfiguration, creationTimeout string) *v1alpha1.MachineConfiguration {
-	configuration := template.DeepCopy()
+	if creationTimeout == "" {
+		return template
+	}
 	timeout, err := time.ParseDuration(creationTimeout)
 	if err != nil {
-		return configuration
+		return template
 	}
+	configuration := template.DeepCopy()
 	if configuration == nil {
 		configuration = &v1alpha1.MachineConfiguration{}
 	}
