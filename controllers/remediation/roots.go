@@ -16,7 +16,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -149,17 +148,21 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	}
 	telemetry.Decided(trace.SpanFromContext(ctx), verdict.Name(), func() (string, string) { return "", verdict.Reason() })
 	r.waiting.Store(root.GetUID(), verdict.Waiting+verdict.Unreserved)
-	wanted, breaker := root.DeepCopy(), r.conditionOf(root, v1alpha1.MachineDeploymentCircuitBreakerOpen)
-	away, held := awayOf(world.Away), heldOf(why.held, verdict, grant)
+	shown := func(of conditionType) condition { return r.conditionOf(root, of) }
+	breaker, away, held := shown(v1alpha1.MachineDeploymentCircuitBreakerOpen), awayOf(world.Away), heldOf(why.held, verdict, grant)
 	if !world.Deleted { // otherwise its machines are deleted with it
-		disruption.WriteDisruptions(wanted, verdict.Disruptions)
 		breaker = breakerOf(verdict.Open, world.Limits.Thresholds, why.ignored)
 	}
-	r.report(wanted, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker, world.Now)
-	r.report(wanted, v1alpha1.MachineDeploymentAPIServerAway, away, world.Now)
-	r.report(wanted, v1alpha1.MachineDeploymentDeletionsHeld, held, world.Now)
-	isChanged := !machinefacts.Same(root, wanted)
+	isChanged := verdict.Changed && !world.Deleted || breaker != shown(v1alpha1.MachineDeploymentCircuitBreakerOpen) ||
+		away != shown(v1alpha1.MachineDeploymentAPIServerAway) || held != shown(v1alpha1.MachineDeploymentDeletionsHeld)
 	if isChanged {
+		wanted := root.DeepCopy()
+		if !world.Deleted {
+			disruption.WriteDisruptions(wanted, verdict.Disruptions)
+		}
+		r.report(wanted, v1alpha1.MachineDeploymentCircuitBreakerOpen, breaker, world.Now)
+		r.report(wanted, v1alpha1.MachineDeploymentAPIServerAway, away, world.Now)
+		r.report(wanted, v1alpha1.MachineDeploymentDeletionsHeld, held, world.Now)
 		if _, err := r.commit.Commit(ctx, root, wanted); err != nil {
 			return runner.Result{}, err
 		}

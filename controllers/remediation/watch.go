@@ -58,7 +58,8 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 }
 
-// concern is the part of a machine that decisions depend on.
+// concern is the part of a machine that decisions depend on. Of a machine that is being deleted it
+// is nothing else but its set.
 type concern struct {
 	set         types.UID
 	slot, node  string
@@ -70,16 +71,16 @@ type concern struct {
 	deleted     bool
 }
 
-func concernOf(m *v1alpha1.Machine) concern {
-	s := m.Status.CurrentStatus
-	is := concern{
-		slot: m.Labels[v1alpha1.LabelSlot], node: m.Labels[v1alpha1.LabelNode], phase: s.Phase, operation: m.Status.LastOperation.Type,
-		since: s.LastUpdateTime.Unix(), requested: machinefacts.PreserveValue(m), generation: m.Generation,
-		deleted: m.DeletionTimestamp != nil,
-	}
+func concernOf(m *v1alpha1.Machine) (is concern) {
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		is.set = owner.UID
 	}
+	if is.deleted = m.DeletionTimestamp != nil; is.deleted {
+		return is
+	}
+	s := m.Status.CurrentStatus
+	is.slot, is.node, is.phase, is.operation = m.Labels[v1alpha1.LabelSlot], m.Labels[v1alpha1.LabelNode], s.Phase, m.Status.LastOperation.Type
+	is.since, is.requested, is.generation = s.LastUpdateTime.Unix(), machinefacts.PreserveValue(m), m.Generation
 	if s.PreserveExpiryTime != nil {
 		is.kept = s.PreserveExpiryTime.Unix()
 	}
