@@ -54,7 +54,8 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 }
 
-// standing returns the fields of a machine that decisions on a rollout use.
+// standing has the fields of a machine that decisions on a rollout use. Of a machine that is being
+// deleted that is nothing else but its set.
 type standing struct {
 	set       types.UID
 	preserved int64 // until when; 0 when it is not preserved
@@ -67,17 +68,17 @@ type standing struct {
 	updated   string
 }
 
-func countsAs(m *v1alpha1.Machine) standing {
-	s := standing{
-		phase: m.Status.CurrentStatus.Phase, deleted: m.DeletionTimestamp != nil,
-		node: m.Labels[v1alpha1.LabelNode], updated: m.Labels[v1alpha1.LabelUpdateResult],
-		operation: m.Status.LastOperation.Type, state: m.Status.LastOperation.State, code: m.Status.LastOperation.ErrorCode,
-	}
-	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
-		s.preserved = expiry.Unix()
-	}
+func countsAs(m *v1alpha1.Machine) (s standing) {
 	if set := metav1.GetControllerOfNoCopy(m); set != nil {
 		s.set = set.UID
+	}
+	if s.deleted = m.DeletionTimestamp != nil; s.deleted {
+		return s
+	}
+	s.phase, s.node, s.updated = m.Status.CurrentStatus.Phase, m.Labels[v1alpha1.LabelNode], m.Labels[v1alpha1.LabelUpdateResult]
+	s.operation, s.state, s.code = m.Status.LastOperation.Type, m.Status.LastOperation.State, m.Status.LastOperation.ErrorCode
+	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
+		s.preserved = expiry.Unix()
 	}
 	return s
 }
