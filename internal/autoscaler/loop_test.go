@@ -19,8 +19,21 @@ func manyPools() (objects []apiserver.Typed) {
 	return objects
 }
 
-// loop sends the calls of a client that has nothing to change: for each Node and each group.
+// loop sends the calls of a client that has nothing to change, for manyPools.
 func loop(tb testing.TB, c externalgrpc.CloudProviderClient, took func(method string, of time.Duration)) {
+	tb.Helper()
+	var ids, machines []string
+	for i := range groupsOfLoop {
+		ids = append(ids, fmt.Sprint("pool-", i))
+		for j := range nodesOfGroup {
+			machines = append(machines, fmt.Sprintf("pool-%d-%d", i, j))
+		}
+	}
+	loopOver(tb, c, ids, machines, took)
+}
+
+// loopOver sends the calls of such a client for each group, and for the Node of each machine.
+func loopOver(tb testing.TB, c externalgrpc.CloudProviderClient, ids, machines []string, took func(method string, of time.Duration)) {
 	tb.Helper()
 	ctx := tb.Context()
 	timed := func(method string, call func() error) {
@@ -39,8 +52,13 @@ func loop(tb testing.TB, c externalgrpc.CloudProviderClient, took func(method st
 		_, err := c.NodeGroups(ctx, &externalgrpc.NodeGroupsRequest{})
 		return err
 	})
-	for i := range groupsOfLoop {
-		id := fmt.Sprint("pool-", i)
+	for _, machine := range machines {
+		timed("NodeGroupForNode", func() error {
+			_, err := c.NodeGroupForNode(ctx, &externalgrpc.NodeGroupForNodeRequest{Node: nodes(machine)[0]})
+			return err
+		})
+	}
+	for _, id := range ids {
 		timed("NodeGroupTargetSize", func() error {
 			_, err := c.NodeGroupTargetSize(ctx, &externalgrpc.NodeGroupTargetSizeRequest{Id: id})
 			return err
@@ -53,12 +71,6 @@ func loop(tb testing.TB, c externalgrpc.CloudProviderClient, took func(method st
 			_, err := c.NodeGroupTemplateNodeInfo(ctx, &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
 			return err
 		})
-		for j := range nodesOfGroup {
-			timed("NodeGroupForNode", func() error {
-				_, err := c.NodeGroupForNode(ctx, &externalgrpc.NodeGroupForNodeRequest{Node: nodes(fmt.Sprintf("%s-%d", id, j))[0]})
-				return err
-			})
-		}
 	}
 }
 

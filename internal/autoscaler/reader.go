@@ -32,9 +32,10 @@ const (
 type reader struct {
 	machines machineclient.MachineV1alpha1Interface
 	clock    clock.PassiveClock
-	// wall returns the time of the control cluster, and held why deletions are held.
-	wall func() time.Time
-	held func(namespace string) string
+	// wall returns the time of the control cluster, held why deletions are held, and off why nothing is
+	// done in a namespace.
+	wall      func() time.Time
+	held, off func(namespace string) string
 	// read counts a read by its result.
 	read func(result string)
 
@@ -106,7 +107,7 @@ func (r *reader) remember(name string, s snapshot) {
 // list reads a namespace: MachineDeployments first, so that a name which has left one of them is
 // that of a Machine that the list of Machines shows as being deleted.
 func (r *reader) list(ctx context.Context, name string) (*groups.Namespace, error) {
-	w := groups.World{Name: name, Sets: map[types.UID]types.UID{}, Held: r.held(name)}
+	w := groups.World{Name: name, Sets: map[types.UID]types.UID{}, Held: r.held(name), Off: r.off(name)}
 	err := decode.EachPage(ctx, "MachineDeployments", r.machines.MachineDeployments(name).List, func(page *v1alpha1.MachineDeploymentList) {
 		for i := range page.Items {
 			if _, ok, _ := validation.NodeGroupOf(page.Items[i].Annotations); ok {

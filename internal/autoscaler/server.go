@@ -59,6 +59,8 @@ type Config struct {
 	ForUser func(ctx context.Context, namespace, user string) context.Context
 	// Serves returns why the fleet does not serve a namespace, "" if it does.
 	Serves func(namespace string) string
+	// Off returns why the fleet does nothing in a namespace that it serves, "" if it does.
+	Off func(namespace string) string
 	// Held reports whether deletions are held in a namespace, and why.
 	Held func(namespace string) (why string, held bool)
 	// Wall is the time of the control cluster, and Clock that of the process.
@@ -90,10 +92,11 @@ func New(cfg Config) (*Server, error) {
 		return why
 	}
 	r := &reader{
-		machines: cfg.Machines, clock: cfg.Clock, wall: cfg.Wall.Now, held: held, read: cfg.Metrics.read, last: lru.New(rememberedNamespaces),
+		machines: cfg.Machines, clock: cfg.Clock, wall: cfg.Wall.Now, held: held, off: cfg.Off, read: cfg.Metrics.read,
+		last: lru.New(rememberedNamespaces),
 	}
 	w := &writer{
-		reader: r, machines: cfg.Machines, forUser: cfg.ForUser, wall: cfg.Wall.Now, held: held,
+		reader: r, machines: cfg.Machines, forUser: cfg.ForUser, wall: cfg.Wall.Now, held: held, off: cfg.Off,
 		commits: patch.New(func(namespace string) patch.Patcher[*v1alpha1.MachineDeployment] {
 			return cfg.Machines.MachineDeployments(namespace)
 		}),

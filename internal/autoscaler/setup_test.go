@@ -48,7 +48,7 @@ type fleet struct {
 	reviewed    atomic.Int64
 	reviewsFail atomic.Bool
 	revoked     atomic.Bool
-	held        atomic.Value // string
+	held, off   atomic.Value // string
 	authority   *signer
 	metrics     *Metrics
 }
@@ -60,6 +60,7 @@ func newFleet(tb testing.TB, objects ...apiserver.Typed) *fleet {
 		reviews: fake.NewClientset(), authority: newSigner(tb, nil), metrics: NewMetrics(),
 	}
 	f.held.Store("")
+	f.off.Store("")
 	f.reviews.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		f.reviewed.Add(1)
 		if f.reviewsFail.Load() {
@@ -88,6 +89,10 @@ func (f *fleet) server() *Server {
 				return "it is another fleet's"
 			}
 			return ""
+		},
+		Off: func(string) string {
+			why, _ := f.off.Load().(string)
+			return why
 		},
 		Held: func(string) (string, bool) {
 			why, _ := f.held.Load().(string)

@@ -33,7 +33,8 @@ type writer struct {
 	commits  *patch.Committer[*v1alpha1.MachineDeployment]
 	forUser  func(ctx context.Context, namespace, user string) context.Context
 	wall     func() time.Time
-	held     func(namespace string) string
+
+	held, off func(namespace string) string
 
 	deletions deletions
 }
@@ -53,7 +54,7 @@ func (w *writer) change(ctx context.Context, who identity, id string, decide dec
 		if d, err = w.machines.MachineDeployments(who.namespace).Get(ctx, id, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		live := groups.Live{Deployment: d, Held: w.held(who.namespace), Now: w.wall()}
+		live := groups.Live{Deployment: d, Held: w.held(who.namespace), Off: w.off(who.namespace), Now: w.wall()}
 		if desired, err = decide(live); err != nil || desired == nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -259,6 +260,35 @@ func TestHostileCalls(t *testing.T) {
 	wantCode(t, "held", remove(t.Context(), c, "pool-1"), codes.FailedPrecondition)
 	if writes := f.api.Writes(); writes != 0 {
 		t.Errorf("%d writes: %v", writes, f.api.Log())
+	}
+}
+
+// TestANamespaceThatIsOff: no change is accepted, and the limits leave an autoscaler none to request
+// again and again. All else is answered: a failed answer would end its loop.
+func TestANamespaceThatIsOff(t *testing.T) {
+	f := newFleet(t, pool("pool", 3, func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = 5 })...)
+	f.off.Store("it is switched off")
+	c := f.client("n")
+	for what, err := range map[string]error{
+		"increase": increase(t.Context(), c, 1), "decrease": decrease(t.Context(), c, -1), "delete": remove(t.Context(), c, "pool-1"),
+	} {
+		wantCode(t, what, err, codes.FailedPrecondition)
+	}
+	loopOver(t, c, []string{"pool"}, []string{"pool-0"}, func(string, time.Duration) {})
+	all, err := c.NodeGroups(t.Context(), &externalgrpc.NodeGroupsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := c.NodeGroupTargetSize(t.Context(), &externalgrpc.NodeGroupTargetSizeRequest{Id: "pool"})
+	if g := all.GetNodeGroups()[0]; err != nil || size.GetTargetSize() != 3 || g.GetMinSize() != 3 || g.GetMaxSize() != 3 {
+		t.Errorf("size %v, %v, and limits %v; want 3, as there are instances", size, err, g)
+	}
+	if writes := f.api.Writes(); writes != 0 {
+		t.Errorf("%d writes: %v", writes, f.api.Log())
+	}
+	f.off.Store("")
+	if err := increase(t.Context(), c, 1); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch/policy"
 )
 
 // newAutoscalers returns the server for cluster-autoscalers, with its metrics registered; nil if
@@ -20,7 +21,7 @@ func newAutoscalers(d *deps, registerer prometheus.Registerer) (*autoscaler.Serv
 	registerer.MustRegister(metrics.Collectors()...)
 	return autoscaler.New(autoscaler.Config{
 		Machines: d.machines.MachineV1alpha1(), Reviews: d.control.AuthorizationV1(), ForUser: fence.ForUser,
-		Serves: d.unservedNamespace, Held: d.holds.Held, Wall: d.wall, Clock: d.wall.WithTickerAndDelayedExecution, Metrics: metrics,
+		Serves: d.unservedNamespace, Off: d.switchedOff, Held: d.holds.Held, Wall: d.wall, Clock: d.wall.WithTickerAndDelayedExecution, Metrics: metrics,
 	})
 }
 
@@ -34,4 +35,13 @@ func (d *deps) unservedNamespace(namespace string) string {
 		return fmt.Sprintf("--namespace-selector %q does not select it", d.o.NamespaceSelector)
 	}
 	return ""
+}
+
+// switchedOff returns why the fleet does nothing in a namespace that it serves, "" if it does.
+func (d *deps) switchedOff(namespace string) string {
+	if d.slots.switches.IsOn(namespace) {
+		return ""
+	}
+	return fmt.Sprintf("the Deployment %s/%s, which switches the fleet on there, has no replicas, or is not known yet",
+		namespace, policy.Deployment)
 }

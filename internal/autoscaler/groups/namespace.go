@@ -54,6 +54,7 @@ type Instance struct {
 type Namespace struct {
 	name    string
 	held    string
+	off     string
 	groups  []*group // by name
 	byName  map[string]*group
 	classes map[string]*v1alpha1.MachineClass
@@ -82,12 +83,14 @@ type World struct {
 	Classes  []*v1alpha1.MachineClass
 	// Held is why deletions are held in the namespace, "" if they are not.
 	Held string
+	// Off is why the fleet does nothing in the namespace, "" if it does.
+	Off string
 }
 
 // NewNamespace returns the namespace that was read.
 func NewNamespace(w World) *Namespace {
 	n := &Namespace{
-		name: w.Name, held: w.Held, sets: w.Sets, byName: map[string]*group{}, byUID: map[types.UID]*group{},
+		name: w.Name, held: w.Held, off: w.Off, sets: w.Sets, byName: map[string]*group{}, byUID: map[types.UID]*group{},
 		classes: map[string]*v1alpha1.MachineClass{}, machines: map[string]Machine{}, byProvider: map[string][]string{},
 	}
 	for _, d := range w.Deployments {
@@ -180,17 +183,19 @@ func (n *Namespace) Groups() []Group {
 // while none may be deleted as small: an autoscaler that knows the limits sends no calls that are
 // refused.
 func (n *Namespace) describe(g *group) Group {
-	is := Group{ID: g.d.Name, Min: g.limits.Min, Max: g.limits.Max}
+	is, size := Group{ID: g.d.Name, Min: g.limits.Min, Max: g.limits.Max}, n.size(g)
 	debug := []string{fmt.Sprintf("MachineDeployment %s/%s, class %s", g.d.Namespace, g.d.Name, g.d.Spec.Template.Spec.Class.Name)}
 	if class := n.classes[g.d.Spec.Template.Spec.Class.Name]; class != nil && class.NodeTemplate != nil {
 		debug = append(debug, "zone "+class.NodeTemplate.Zone)
 	}
-	if why := createsNone(g.d); why != "" {
-		is.Max = max(min(is.Max, g.d.Spec.Replicas), is.Min)
+	if n.keepsAll(g) {
+		is.Min, is.Max = max(is.Min, size), max(is.Max, size)
+	}
+	if why := n.createsNone(g.d); why != "" {
+		is.Min, is.Max = min(is.Min, size), size
 		debug = append(debug, "no machines are created: "+why)
 	}
 	if n.held != "" {
-		is.Min = min(max(is.Min, g.d.Spec.Replicas), is.Max)
 		debug = append(debug, "deletions are held: "+n.held)
 	}
 	if isRolling(g.d) {
@@ -198,6 +203,33 @@ func (n *Namespace) describe(g *group) Group {
 	}
 	is.Debug = strings.Join(debug, "; ")
 	return is
+}
+
+// keepsAll reports whether no machine of a group may be removed.
+func (n *Namespace) keepsAll(g *group) bool { return n.held != "" || n.off != "" || isRolling(g.d) }
+
+// size returns how many machines a group is to have. While none are created it has no more than
+// there are: an autoscaler would wait for the others, and try to give them up with calls that are
+// refused, each of which ends its loop.
+func (n *Namespace) size(g *group) int32 {
+	if n.createsNone(g.d) == "" {
+		return g.d.Spec.Replicas
+	}
+	going, standing := namedOn(g.d), int32(0)
+	for _, name := range g.machines {
+		if !n.machines[name].Deleting && !going[name] {
+			standing++
+		}
+	}
+	return min(g.d.Spec.Replicas, standing)
+}
+
+// createsNone returns why no machines of a MachineDeployment are created, "" if they are.
+func (n *Namespace) createsNone(d *v1alpha1.MachineDeployment) string {
+	if n.off != "" {
+		return n.off
+	}
+	return createsNone(d)
 }
 
 // createsNone returns why the fleet creates no machines of a MachineDeployment, "" if it does.
@@ -294,16 +326,20 @@ func (n *Namespace) TargetSize(id string) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	return g.d.Spec.Replicas, nil
+	return n.size(g), nil
 }
 
-// Instances returns the Machines of a group, by name.
+// Instances returns the Machines of a group, by name. An autoscaler deletes all that have a failure
+// in one call, again and again until it succeeds: so as many have one as may be deleted.
 func (n *Namespace) Instances(id string) ([]Instance, error) {
 	g, err := n.group(id)
 	if err != nil {
 		return nil, err
 	}
-	going := namedOn(g.d)
+	going, deletable := namedOn(g.d), g.d.Spec.Replicas-g.limits.Min
+	if n.keepsAll(g) {
+		deletable = 0
+	}
 	all := make([]Instance, len(g.machines))
 	for i, name := range g.machines {
 		m := n.machines[name]
@@ -313,8 +349,9 @@ func (n *Namespace) Instances(id string) ([]Instance, error) {
 			all[i].State = Deleting
 		case !m.Joined:
 			all[i].State = Creating
-			if !isRolling(g.d) { // the autoscaler would delete it, and the replicas would decrease
+			if m.Failure != nil && !m.Kept && deletable > 0 {
 				all[i].Failure = m.Failure
+				deletable--
 			}
 		}
 	}

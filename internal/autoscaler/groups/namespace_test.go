@@ -15,38 +15,48 @@ func TestGroups(t *testing.T) {
 	invalid := condition(v1alpha1.MachineDeploymentValid, corev1.ConditionFalse, "InvalidClass")
 	const of = "MachineDeployment n/pool, class c"
 	for _, tc := range []struct {
-		name, held string
-		pool       *v1alpha1.MachineDeployment
-		want       []groups.Group
+		name, held, off string
+		pool            *v1alpha1.MachineDeployment
+		want            []groups.Group
 	}{
-		{"limits", "", deployment("pool", 3, "1 10"), []groups.Group{{ID: "pool", Min: 1, Max: 10, Debug: of}}},
-		{"no limits", "", deployment("pool", 3, ""), []groups.Group{}},
-		{"the minimum exceeds the maximum", "", deployment("pool", 3, "11 10"), []groups.Group{}},
-		{"a maximum that is no number", "", deployment("pool", 3, "1 ten"), []groups.Group{}},
-		{"being deleted", "", deployment("pool", 3, "1 10", func(d *v1alpha1.MachineDeployment) {
+		{name: "limits", pool: deployment("pool", 3, "1 10"), want: []groups.Group{{ID: "pool", Min: 1, Max: 10, Debug: of}}},
+		{name: "no limits", pool: deployment("pool", 3, ""), want: []groups.Group{}},
+		{name: "the minimum exceeds the maximum", pool: deployment("pool", 3, "11 10"), want: []groups.Group{}},
+		{name: "a maximum that is no number", pool: deployment("pool", 3, "1 ten"), want: []groups.Group{}},
+		{name: "being deleted", pool: deployment("pool", 3, "1 10", func(d *v1alpha1.MachineDeployment) {
 			d.DeletionTimestamp = machine("m", "", "", leaving).DeletionTimestamp
-		}), []groups.Group{}},
-		{"frozen: it cannot grow", "", deployment("pool", 3, "1 10", frozen), []groups.Group{
-			{ID: "pool", Min: 1, Max: 3, Debug: of + "; no machines are created: it is frozen, FreezeLabel"},
+		}), want: []groups.Group{}},
+		{name: "frozen: it cannot grow", pool: deployment("pool", 2, "1 10", frozen), want: []groups.Group{
+			{ID: "pool", Min: 1, Max: 2, Debug: of + "; no machines are created: it is frozen, FreezeLabel"},
 		}},
-		{"frozen and smaller than its minimum", "", deployment("pool", 0, "1 10", frozen), []groups.Group{
-			{ID: "pool", Min: 1, Max: 1, Debug: of + "; no machines are created: it is frozen, FreezeLabel"},
+		{name: "frozen, and a machine is missing", pool: deployment("pool", 3, "1 10", frozen), want: []groups.Group{
+			{ID: "pool", Min: 1, Max: 2, Debug: of + "; no machines are created: it is frozen, FreezeLabel"},
 		}},
-		{"invalid: it cannot grow", "", deployment("pool", 3, "1 10", invalid), []groups.Group{
-			{ID: "pool", Min: 1, Max: 3, Debug: of + "; no machines are created: it is invalid, InvalidClass"},
+		{name: "frozen and smaller than its minimum", pool: deployment("pool", 0, "1 10", frozen), want: []groups.Group{
+			{ID: "pool", Min: 0, Max: 0, Debug: of + "; no machines are created: it is frozen, FreezeLabel"},
 		}},
-		{"held: it cannot shrink", "an audit", deployment("pool", 3, "1 10"), []groups.Group{
+		{name: "invalid: it cannot grow", pool: deployment("pool", 2, "1 10", invalid), want: []groups.Group{
+			{ID: "pool", Min: 1, Max: 2, Debug: of + "; no machines are created: it is invalid, InvalidClass"},
+		}},
+		{name: "held: it cannot shrink", held: "an audit", pool: deployment("pool", 3, "1 10"), want: []groups.Group{
 			{ID: "pool", Min: 3, Max: 10, Debug: of + "; deletions are held: an audit"},
 		}},
-		{"held and larger than its maximum", "an audit", deployment("pool", 30, "1 10"), []groups.Group{
-			{ID: "pool", Min: 10, Max: 10, Debug: of + "; deletions are held: an audit"},
+		{name: "held and larger than its maximum", held: "an audit", pool: deployment("pool", 30, "1 10"), want: []groups.Group{
+			{ID: "pool", Min: 30, Max: 30, Debug: of + "; deletions are held: an audit"},
 		}},
-		{"rolling", "", deployment("pool", 3, "1 10", rolling), []groups.Group{
-			{ID: "pool", Min: 1, Max: 10, Debug: of + "; a rollout is in progress"},
+		{name: "rolling: it cannot shrink", pool: deployment("pool", 3, "1 10", rolling), want: []groups.Group{
+			{ID: "pool", Min: 3, Max: 10, Debug: of + "; a rollout is in progress"},
+		}},
+		{name: "off: it can do neither", pool: deployment("pool", 5, "1 10"), off: "it is switched off", want: []groups.Group{
+			{ID: "pool", Min: 2, Max: 2, Debug: of + "; no machines are created: it is switched off"},
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := world{deployments: []*v1alpha1.MachineDeployment{tc.pool}, held: tc.held}.read().Groups()
+			w := world{deployments: []*v1alpha1.MachineDeployment{tc.pool}, held: tc.held, off: tc.off, machines: []*v1alpha1.Machine{
+				machine("a", "pool-set", v1alpha1.MachineRunning), machine("b", "pool-set", ""),
+				machine("c", "pool-set", v1alpha1.MachineTerminating, leaving),
+			}}
+			got := w.read().Groups()
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -114,6 +124,51 @@ func TestInstances(t *testing.T) {
 			if diff := cmp.Diff([]groups.Instance{tc.want}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// As many instances fail as may be deleted: an autoscaler deletes all of them in one call, and
+// repeats a call that is refused in each loop.
+func TestFailuresThatMayBeDeleted(t *testing.T) {
+	for _, tc := range []struct {
+		name, limits, held, off string
+		rolling                 bool
+		want                    int
+	}{
+		{name: "all", limits: "0 9", want: 3},
+		{name: "down to the minimum", limits: "2 9", want: 2},
+		{name: "at the minimum", limits: "4 9"},
+		{name: "below the minimum", limits: "5 9"},
+		{name: "held", limits: "0 9", held: "an audit"},
+		{name: "off", limits: "0 9", off: "it is switched off"},
+		{name: "rolling", limits: "0 9", rolling: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := world{deployments: []*v1alpha1.MachineDeployment{deployment("pool", 4, tc.limits)}, held: tc.held, off: tc.off}
+			if tc.rolling {
+				rolling(w.deployments[0])
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				w.machines = append(w.machines, machine(name, "pool-set", v1alpha1.MachineCrashLoopBackOff, failing("ResourceExhausted")))
+			}
+			w.machines = append(w.machines, machine("kept", "pool-set", v1alpha1.MachineCrashLoopBackOff, failing("ResourceExhausted"), preserved))
+			read := w.read()
+			all, err := read.Instances("pool")
+			checkCode(t, err, 0)
+			var failed []groups.Node
+			for _, i := range all {
+				if i.Failure != nil {
+					failed = append(failed, instance(i.ID))
+				}
+			}
+			if len(failed) != tc.want {
+				t.Errorf("%d instances fail, want %d", len(failed), tc.want)
+			}
+			targets, err := read.Targets("pool", failed)
+			checkCode(t, err, 0)
+			_, err = groups.Delete(w.live(0), targets)
+			checkCode(t, err, 0)
 		})
 	}
 }

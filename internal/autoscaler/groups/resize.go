@@ -23,8 +23,9 @@ const (
 // Live has the state of a group, as it was read for a call that changes it.
 type Live struct {
 	Deployment *v1alpha1.MachineDeployment
-	// Held is why deletions are held in the namespace, "" if they are not.
-	Held string
+	// Held is why deletions are held in the namespace, and Off why the fleet does nothing in it; "" if
+	// they are not, and if it does.
+	Held, Off string
 	// Now is the time of the control cluster.
 	Now time.Time
 }
@@ -39,7 +40,7 @@ func Increase(live Live, delta int32) (*v1alpha1.MachineDeployment, error) {
 	if delta < 1 {
 		return nil, refuse(InvalidArgument, "expected to increase %s by at least 1, got %d", d.Name, delta)
 	}
-	if why := createsNone(d); why != "" {
+	if why := cmp.Or(live.Off, createsNone(d)); why != "" {
 		return nil, refuse(FailedPrecondition, "no machines of %s are created: %s; scale another group", d.Name, why)
 	}
 	if size := int64(d.Spec.Replicas) + int64(delta); size > int64(limits.Max) {
@@ -146,6 +147,8 @@ func mayDelete(t Target) error {
 // mayShrink returns why no machines of a group may be removed.
 func mayShrink(live Live) error {
 	switch d := live.Deployment; {
+	case live.Off != "":
+		return refuse(FailedPrecondition, "no machines of %s are deleted: %s", d.Name, live.Off)
 	case live.Held != "":
 		return refuse(FailedPrecondition, "deletions are held in namespace %s: %s", d.Namespace, live.Held)
 	case isRolling(d):

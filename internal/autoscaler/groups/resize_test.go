@@ -69,6 +69,7 @@ func TestDelete(t *testing.T) {
 		name  string
 		pool  *v1alpha1.MachineDeployment
 		held  string
+		off   string
 		nodes []groups.Node
 		want  string // the list of names; "" for no write
 		size  int32
@@ -115,6 +116,8 @@ func TestDelete(t *testing.T) {
 			pool: deployment("pool", 5, "0 9", paused), nodes: []groups.Node{nodeOf("a")}, want: "a~" + stamp, size: 4,
 		},
 		{name: "held", held: "an audit", nodes: []groups.Node{nodeOf("a")}, code: groups.FailedPrecondition},
+		{name: "off", off: "it is switched off", nodes: []groups.Node{nodeOf("a")}, code: groups.FailedPrecondition},
+		{name: "again, and off", off: "it is switched off", nodes: []groups.Node{nodeOf("leaving")}},
 		{name: "again, and held", held: "an audit", nodes: []groups.Node{nodeOf("leaving")}},
 		{
 			name: "too many names",
@@ -127,7 +130,7 @@ func TestDelete(t *testing.T) {
 			if tc.pool == nil {
 				tc.pool = deployment("pool", 5, "0 9")
 			}
-			w := world{deployments: []*v1alpha1.MachineDeployment{tc.pool, deployment("other", 1, "0 9")}, machines: machines, held: tc.held}
+			w := world{deployments: []*v1alpha1.MachineDeployment{tc.pool, deployment("other", 1, "0 9")}, machines: machines, held: tc.held, off: tc.off}
 			targets, err := w.read().Targets("pool", tc.nodes)
 			var got *v1alpha1.MachineDeployment
 			if err == nil {
@@ -237,7 +240,8 @@ func TestDecrease(t *testing.T) {
 		})
 	}
 	for name, live := range map[string]groups.Live{
-		"held": {Deployment: deployment("pool", 3, "0 9"), Held: "an audit"}, "rolling": {Deployment: deployment("pool", 3, "0 9", rolling)},
+		"held": {Deployment: deployment("pool", 3, "0 9"), Held: "an audit"}, "off": {Deployment: deployment("pool", 3, "0 9"), Off: "x"},
+		"rolling": {Deployment: deployment("pool", 3, "0 9", rolling)},
 	} {
 		if _, err := groups.Decrease(live, -1, nil); err == nil {
 			t.Errorf("%s: not refused", name)

@@ -93,11 +93,11 @@ type world struct {
 	deployments []*v1alpha1.MachineDeployment
 	machines    []*v1alpha1.Machine
 	classes     []*v1alpha1.MachineClass
-	held        string
+	held, off   string
 }
 
 func (w world) read() *groups.Namespace {
-	all := groups.World{Name: "n", Deployments: w.deployments, Classes: w.classes, Held: w.held, Sets: map[types.UID]types.UID{}}
+	all := groups.World{Name: "n", Deployments: w.deployments, Classes: w.classes, Held: w.held, Off: w.off, Sets: map[types.UID]types.UID{}}
 	for _, d := range w.deployments {
 		all.Sets[d.UID+"-set"] = d.UID
 	}
@@ -108,7 +108,7 @@ func (w world) read() *groups.Namespace {
 }
 
 func (w world) live(i int) groups.Live {
-	return groups.Live{Deployment: w.deployments[i], Held: w.held, Now: now}
+	return groups.Live{Deployment: w.deployments[i], Held: w.held, Off: w.off, Now: now}
 }
 
 func nodeOf(name string) groups.Node {
