@@ -25,6 +25,7 @@ type Snapshot struct {
 	Deployments []*v1alpha1.MachineDeployment
 	Sets        []*v1alpha1.MachineSet
 	Machines    []*v1alpha1.Machine
+	Classes     []*v1alpha1.MachineClass
 	Namespaces  []*corev1.Namespace
 	Events      []*eventsv1.Event
 	// Leases of the fleet's namespace.
@@ -49,6 +50,9 @@ const (
 	MissingLeases     = "Leases"
 	MissingEvents     = "Events"
 	MissingNamespaces = "Namespaces"
+	MissingClasses    = "MachineClasses"
+	MissingPods       = "Pods"
+	MissingBudgets    = "PodDisruptionBudgets"
 )
 
 // Missing describes what could not be read, or was not.

@@ -42,6 +42,8 @@ type Scope struct {
 	Namespace string
 	// Machines reads MachineDeployments, MachineSets and Machines.
 	Machines bool
+	// Classes reads MachineClasses.
+	Classes bool
 	// Namespaces reads the Namespace, or all.
 	Namespaces bool
 	// Leases reads those of the fleet.
@@ -51,6 +53,8 @@ type Scope struct {
 	// EventsOf reads the Events about objects of this name, and those about the parents of machines;
 	// "" reads none.
 	EventsOf string
+	// Pods reads the pods of all Nodes, and the PodDisruptionBudgets of all namespaces.
+	Pods bool
 	// PodsOf reads the pods of this Node, and the PodDisruptionBudgets of all namespaces; "" reads
 	// none.
 	PodsOf string
@@ -101,6 +105,10 @@ func (r Reader) Read(ctx context.Context, now time.Time, scope Scope) (view.Snap
 			return s, err
 		}
 	}
+	if scope.Classes {
+		right := Right{Verb: "list", Resource: "machineclasses." + v1alpha1.GroupName, Namespace: scope.Namespace}
+		missing(&s, view.MissingClasses, right, r.classes(ctx, &s, scope.Namespace))
+	}
 	if scope.Namespaces {
 		r.namespaces(ctx, &s, scope.Namespace)
 	}
@@ -119,9 +127,9 @@ func (r Reader) Read(ctx context.Context, now time.Time, scope Scope) (view.Snap
 		right := Right{Verb: "list", Resource: "events.events.k8s.io", Namespace: scope.Namespace}
 		missing(&s, view.MissingEvents, right, r.events(ctx, &s, scope))
 	}
-	if scope.PodsOf != "" {
-		missing(&s, "Pods", Right{Verb: "list", Resource: "pods", Cluster: target}, r.pods(ctx, &s, scope.PodsOf))
-		missing(&s, "PodDisruptionBudgets", Right{Verb: "list", Resource: "poddisruptionbudgets.policy", Cluster: target}, r.budgets(ctx, &s))
+	if scope.PodsOf != "" || scope.Pods {
+		missing(&s, view.MissingPods, Right{Verb: "list", Resource: "pods", Cluster: target}, r.pods(ctx, &s, scope.PodsOf))
+		missing(&s, view.MissingBudgets, Right{Verb: "list", Resource: "poddisruptionbudgets.policy", Cluster: target}, r.budgets(ctx, &s))
 	}
 	return s, nil
 }
@@ -156,6 +164,12 @@ func (r Reader) machines(ctx context.Context, s *view.Snapshot, namespace string
 		s.Machines = append(s.Machines, pointers(page.Items)...)
 	})
 	return Explain(err, Right{Verb: "list", Resource: "machines." + v1alpha1.GroupName, Namespace: namespace})
+}
+
+func (r Reader) classes(ctx context.Context, s *view.Snapshot, namespace string) error {
+	return eachPage(ctx, s, view.MissingClasses, r.Machines.MachineClasses(namespace).List, func(page *v1alpha1.MachineClassList) {
+		s.Classes = append(s.Classes, pointers(page.Items)...)
+	})
 }
 
 // eachPage reads a list of the machine API, and records objects that do not decode as missing.
@@ -241,11 +255,15 @@ func (r Reader) events(ctx context.Context, s *view.Snapshot, scope Scope) error
 	return decode.UntilPage(ctx, view.MissingEvents, options, r.Control.EventsV1().Events(scope.Namespace).List, visit)
 }
 
+// pods reads the pods of a Node, or of all with "".
 func (r Reader) pods(ctx context.Context, s *view.Snapshot, node string) error {
 	if r.Target == nil {
 		return fmt.Errorf("%w: %s", errNoTarget, r.NoTarget)
 	}
-	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+	options := metav1.ListOptions{}
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	}
 	return decode.UntilPage(ctx, "Pods", options, r.Target.CoreV1().Pods("").List, func(page *corev1.PodList, _ []*decode.Failure) bool {
 		s.Pods = append(s.Pods, pointers(page.Items)...)
 		return false

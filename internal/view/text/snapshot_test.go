@@ -68,6 +68,8 @@ func add(t *testing.T, s *view.Snapshot, object runtime.Object) {
 		s.Sets = append(s.Sets, o)
 	case *v1alpha1.Machine:
 		s.Machines = append(s.Machines, o)
+	case *v1alpha1.MachineClass:
+		s.Classes = append(s.Classes, o)
 	case *corev1.Namespace:
 		s.Namespaces = append(s.Namespaces, o)
 	case *corev1.Node:

@@ -1,0 +1,178 @@
+package manifest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Kinds that a change may be of.
+const (
+	MachineDeployment = "MachineDeployment"
+	MachineClass      = "MachineClass"
+	MachineConfig     = "MachineConfig"
+	KubeletConfig     = "KubeletConfig"
+)
+
+// versions has the API version of each kind.
+func versions() map[string]string {
+	return map[string]string{
+		MachineDeployment: v1alpha1.SchemeGroupVersion.String(), MachineClass: v1alpha1.SchemeGroupVersion.String(),
+		MachineConfig: fleetv1alpha1.SchemeGroupVersion.String(), KubeletConfig: fleetv1alpha1.SchemeGroupVersion.String(),
+	}
+}
+
+// Manifest is an object as a user would apply it.
+type Manifest struct {
+	Kind, Namespace, Name string
+
+	content []byte // JSON, without status
+}
+
+// Read returns the object in a file, which is YAML or JSON. Errors: it has none, or several, or one
+// of another kind, or without a name.
+func Read(content []byte) (Manifest, error) {
+	documents, err := documentsIn(content)
+	switch {
+	case err != nil:
+		return Manifest{}, err
+	case len(documents) == 0:
+		return Manifest{}, errors.New("expected an object as YAML or JSON, and the file has none")
+	case len(documents) > 1:
+		return Manifest{}, fmt.Errorf(
+			"expected one object, and the file has %d; have a plan of one change after the other, each in its own file", len(documents))
+	}
+	var head struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+	}
+	if err := json.Unmarshal(documents[0], &head); err != nil {
+		return Manifest{}, fmt.Errorf("expected an object with apiVersion, kind and metadata: %w", err)
+	}
+	m := Manifest{Kind: head.Kind, Namespace: head.Namespace, Name: head.Name}
+	version, known := versions()[head.Kind]
+	kinds := []string{MachineDeployment, MachineClass, MachineConfig, KubeletConfig}
+	switch {
+	case strings.HasSuffix(head.Kind, "List"):
+		return m, fmt.Errorf("expected one object, and the file has a %s; have a plan of each of its items in its own file", head.Kind)
+	case !known:
+		return m, fmt.Errorf("expected an object of the kind %s, and the file has the kind %q; there are no plans for others",
+			strings.Join(kinds, ", "), head.Kind)
+	case head.APIVersion != version:
+		return m, fmt.Errorf("expected apiVersion %s of the kind %s, and the file has %q", version, head.Kind, head.APIVersion)
+	case head.Name == "":
+		return m, errors.New("expected metadata.name in the file; a name that the API server generates is not known before")
+	}
+	m.content, err = withoutStatus(documents[0])
+	return m, err
+}
+
+// documentsIn returns the documents of a file as JSON, without empty ones.
+func documentsIn(content []byte) (documents [][]byte, err error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("expected YAML or JSON: %w", err)
+		}
+		asJSON, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			return nil, fmt.Errorf("expected YAML or JSON: %w", err)
+		}
+		if text := bytes.TrimSpace(asJSON); len(text) > 0 && !bytes.Equal(text, []byte("null")) {
+			documents = append(documents, asJSON)
+		}
+	}
+}
+
+// withoutStatus returns a document without its status, which is no part of a change.
+func withoutStatus(document []byte) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(document, &fields); err != nil {
+		return nil, fmt.Errorf("expected an object: %w", err)
+	}
+	delete(fields, "status")
+	return json.Marshal(fields)
+}
+
+// Apply returns the object as the API server would have it after the file was applied. live is the
+// object that it has; nil if it has none. Errors: the file has fields that the kind does not have,
+// or values of another type; it is of another object of the same name.
+func Apply[T any](m Manifest, live *T) (*T, error) {
+	alone := new(T)
+	if err := yaml.UnmarshalStrict(m.content, alone); err != nil {
+		return nil, fmt.Errorf("%s %s in the file is not valid; correct it: %w", m.Kind, m.Name, err)
+	}
+	if live == nil {
+		return alone, nil
+	}
+	of, isObject := any(live).(metav1.Object)
+	desired, _ := any(alone).(metav1.Object)
+	if !isObject {
+		return nil, fmt.Errorf("expected an object of the API, got a %T", live)
+	}
+	if uid := desired.GetUID(); uid != "" && uid != of.GetUID() {
+		return nil, fmt.Errorf("%s %s has the UID %s, and the file has %s: it is of an object that was deleted; remove metadata.uid from the file",
+			m.Kind, m.Name, of.GetUID(), uid)
+	}
+	current, err := json.Marshal(live)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s %s: %w", m.Kind, m.Name, err)
+	}
+	modified, err := withoutServerFields(m.content)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch([]byte(of.GetAnnotations()[lastApplied]), modified, current)
+	if err != nil {
+		return nil, fmt.Errorf("compare %s %s with the file: %w", m.Kind, m.Name, err)
+	}
+	merged, err := jsonpatch.MergePatch(current, patch)
+	if err != nil {
+		return nil, fmt.Errorf("merge the file into %s %s: %w", m.Kind, m.Name, err)
+	}
+	after := new(T)
+	if err := json.Unmarshal(merged, after); err != nil {
+		return nil, fmt.Errorf("%s %s with the file: %w", m.Kind, m.Name, err)
+	}
+	return after, nil
+}
+
+// lastApplied is the annotation in which kubectl apply records what it has sent.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// serverFields are the fields of metadata that the API server sets. A file that was written by
+// kubectl get has them.
+func serverFields() []string {
+	return []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp"}
+}
+
+// withoutServerFields returns a document without what the API server sets.
+func withoutServerFields(document []byte) ([]byte, error) {
+	var fields map[string]any
+	if err := json.Unmarshal(document, &fields); err != nil {
+		return nil, fmt.Errorf("expected an object: %w", err)
+	}
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		maps.DeleteFunc(metadata, func(key string, _ any) bool { return slices.Contains(serverFields(), key) })
+	}
+	return json.Marshal(fields)
+}

@@ -1,0 +1,177 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
+)
+
+// record has the results of a run.
+type record struct {
+	steps   []Step
+	blocked []BlockedDrain
+	// waits says why the rollout waits, as its last pass reports it.
+	waits string
+	// setWaits says why each set waits, by its name.
+	setWaits map[string]string
+	// isTimed reports whether all durations that were drawn are known.
+	isTimed bool
+	// looked counts machines that passes have looked at.
+	looked int
+
+	exist, before, most int
+	least               int // available machines; -1 before the first moment
+	zones               map[string]*Zone
+	zoneOfMachine       map[types.UID]string
+	isNew               map[types.UID]bool // machines that were created
+	deleted             map[types.UID]bool
+	updated             map[types.UID]bool // in place
+}
+
+func newRecord() record {
+	return record{
+		isTimed: true, least: -1, setWaits: map[string]string{}, zones: map[string]*Zone{}, zoneOfMachine: map[types.UID]string{}, isNew: map[types.UID]bool{},
+		deleted: map[types.UID]bool{}, updated: map[types.UID]bool{},
+	}
+}
+
+// zoneOf returns the zone of a machine: that of its Node, its template, or else its class; "" if it
+// is not known.
+func zoneOf(m *v1alpha1.Machine, node *corev1.Node, classes map[string]*v1alpha1.MachineClass) string {
+	zone := m.Spec.NodeTemplateSpec.Labels[corev1.LabelTopologyZone]
+	if node != nil {
+		zone = cmp.Or(node.Labels[corev1.LabelTopologyZone], zone)
+	}
+	if class := classes[m.Spec.Class.Name]; zone == "" && class != nil && class.NodeTemplate != nil {
+		zone = class.NodeTemplate.Zone
+	}
+	return zone
+}
+
+// enters counts a machine that exists from now on.
+func (w *world) enters(m *v1alpha1.Machine, zone string, existed bool) {
+	if w.zones[zone] == nil {
+		w.zones[zone] = &Zone{Name: zone}
+	}
+	z := w.zones[zone]
+	w.zoneOfMachine[m.UID] = zone
+	w.exist++
+	z.After++
+	if existed {
+		w.before++
+		z.Before++
+	}
+	w.most, z.Most = max(w.most, w.exist), max(z.Most, z.After)
+}
+
+// leaves counts a machine that is gone.
+func (w *world) leaves(m *v1alpha1.Machine) {
+	w.exist--
+	w.zones[w.zone(m)].After--
+}
+
+// moves records a machine that was updated in place and has another set.
+func (w *world) moves(m *v1alpha1.Machine) { w.updated[m.UID] = true }
+
+func (w *world) zone(m *v1alpha1.Machine) string { return w.zoneOfMachine[m.UID] }
+
+// note records a step that is taken now.
+func (w *world) note(s Step) {
+	s.After.Duration = w.now.Sub(w.begun)
+	w.steps = append(w.steps, s)
+	w.changed = w.now
+	w.version++
+}
+
+// measure counts the machines that are available now.
+func (w *world) measure() {
+	available := 0
+	for _, set := range w.sets {
+		minReady := machinefacts.MinReady(set, w.countsMinReady())
+		for _, m := range w.machines[set.UID] {
+			if is, _ := machinefacts.Available(m, minReady, w.now); is && m.DeletionTimestamp == nil && !w.isShut(m) {
+				available++
+			}
+		}
+	}
+	if w.least < 0 || available < w.least {
+		w.least = available
+	}
+}
+
+// took returns how long the run has taken until its last step.
+func (w *world) took() time.Duration { return w.changed.Sub(w.begun) }
+
+// plan returns what the run has shown.
+func (w *world) plan() Plan {
+	p := Plan{
+		Object: view.Object{Kind: view.KindDeployment, Namespace: w.deployment.Namespace, Name: w.deployment.Name},
+		Steps:  w.steps, Blocked: w.blocked, Ends: w.isDone(),
+	}
+	if p.Steps == nil {
+		p.Steps = []Step{}
+	}
+	p.Machines = Machines{Before: w.before, After: w.exist, Most: w.most, Least: max(w.least, 0)}
+	for _, m := range w.machinesByName() {
+		switch {
+		case w.isNew[m.UID] || m.DeletionTimestamp != nil:
+		case w.updated[m.UID]:
+			p.Machines.Updated++
+		default:
+			p.Machines.Kept++
+		}
+	}
+	p.Machines.Created, p.Machines.Deleted = len(w.isNew), len(w.deleted)
+	replicas := w.deployment.Spec.Replicas
+	if w.change.Before != nil {
+		replicas = max(replicas, w.change.Before.Spec.Replicas)
+	}
+	p.Machines.Surge = max(w.most-int(replicas), 0)
+	for _, name := range slices.Sorted(maps.Keys(w.zones)) {
+		if z := w.zones[name]; z.Before != z.After || z.Most != z.Before || len(w.isNew)+len(w.deleted) > 0 {
+			p.Zones = append(p.Zones, *z)
+		}
+	}
+	if !p.Ends {
+		p.Waits = w.whatFor()
+	}
+	return p
+}
+
+// whatFor returns what the change waits for when nothing happens any more.
+func (w *world) whatFor() string {
+	var all []string
+	add := func(text string) {
+		if text != "" && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	for _, set := range w.sets {
+		if waits := w.setWaits[set.Name]; waits != "" {
+			add(waits + " (MachineSet " + set.Name + ")")
+		}
+	}
+	if len(all) == 0 {
+		add(w.waits)
+	}
+	for _, m := range w.machinesByName() {
+		if !machinefacts.IsReady(m) && m.DeletionTimestamp == nil {
+			name := "machine " + m.Name
+			if w.isNew[m.UID] {
+				name = "a new machine of MachineSet " + w.setName(m)
+			}
+			add(name + ", which is " + view.StateOf(m) + " and stays so in the simulation")
+			break
+		}
+	}
+	return cmp.Or(strings.Join(all, "; "), "something that is not simulated")
+}

@@ -1,0 +1,237 @@
+package text
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan"
+)
+
+// planSteps is how many rows of steps are shown without Wide: the first ones.
+const planSteps = 20
+
+// Plan renders what a change would do.
+func Plan(p plan.Plan, s Style) string {
+	var b strings.Builder
+	what := "is changed"
+	if p.Creates {
+		what = "is created"
+	}
+	fmt.Fprintf(&b, "%s %s/%s %s. %s.\n", p.Kind, p.Namespace, p.Name, what, s.wrapped(p.Summary, 0))
+	m := p.Machines
+	vms := fmt.Sprintf("VMs: %d before, %d after, %d at once at most", m.Before, m.After, m.Most)
+	if m.Surge > 0 {
+		vms += fmt.Sprintf(", which is %d beyond the replicas", m.Surge)
+	}
+	if m.Before > 0 {
+		vms += fmt.Sprintf("; at least %d are available all the time", m.Least)
+	}
+	b.WriteString(s.wrapped(vms+".", 0) + "\n")
+	b.WriteString(s.planTime(p) + "\n")
+	s.planChanges(&b, p.Changes)
+	s.planZones(&b, p.Zones)
+	s.planBlocked(&b, p.Blocked)
+	if len(p.InForce) > 0 {
+		b.WriteString("\nIn force:\n")
+		for _, t := range p.InForce {
+			line := fmt.Sprintf("%s: %s: %s", named(t.Object, false), t.Reason, t.Message)
+			fmt.Fprintf(&b, "  %s\n", s.paint(s.wrapped(line, 2), t.Level))
+		}
+	}
+	s.planSteps(&b, p)
+	if len(p.Notes) > 0 {
+		b.WriteString("\nNotes:\n")
+		for _, note := range p.Notes {
+			fmt.Fprintf(&b, "  %s\n", s.wrapped(note, 2))
+		}
+	}
+	return b.String() + s.missing(p.Missing)
+}
+
+// planTime renders the time of a plan, and what it does not end for.
+func (s Style) planTime(p plan.Plan) string {
+	text, level := "", view.Level("")
+	switch took := p.Time.Median.Duration; {
+	case !p.Time.Known:
+		text = "Time: not known, because no replica has reported how long machines take; set --create-time and --delete-time."
+	case took == 0 && p.Ends:
+		text = "Time: at once."
+	default:
+		text = fmt.Sprintf("Time: %s (median), %s (nine in ten), by %s.", short(took), short(p.Time.P90.Duration), p.Time.Source)
+	}
+	if !p.Ends {
+		level = view.Warning
+		text += fmt.Sprintf(" It does not end: after that it waits for %s.", p.Waits)
+	}
+	return s.paint(s.wrapped(text, 0), level)
+}
+
+// short returns a duration for people, in seconds or, from an hour on, in minutes.
+func short(d time.Duration) string {
+	unit, zero := time.Second, "0s"
+	if d >= time.Hour {
+		unit = time.Minute
+	}
+	text := d.Round(unit).String()
+	if text == zero {
+		return text
+	}
+	text = strings.TrimSuffix(text, "m"+zero) + strings.Repeat("m", min(strings.Count(text, "m"+zero), 1))
+	return strings.TrimSuffix(text, "h0m") + strings.Repeat("h", min(strings.Count(text, "h0m"), 1))
+}
+
+// effects has what each effect means to machines.
+func effects() map[plan.Effect]string {
+	return map[plan.Effect]string{
+		plan.Replaces:       "replaces machines: each gets a new VM",
+		plan.UpdatesInPlace: "updates machines in place: each keeps its VM",
+		plan.Writes:         "is written to the machines that exist",
+		plan.Resizes:        "changes the number of machines",
+		plan.Steers:         "changes how machines are worked on",
+		plan.NewMachines:    "holds for machines that are created from now on",
+		plan.NoEffect:       "has no effect on machines",
+	}
+}
+
+func (s Style) planChanges(b *strings.Builder, all []plan.FieldChange) {
+	var rows [][]cell
+	for _, c := range all {
+		cells := row(c.Path, orNone(c.Before), orNone(c.After), effects()[c.Effect])
+		if c.Effect == plan.Replaces {
+			cells[3].level = view.Warning
+		}
+		rows = append(rows, cells)
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n" + s.table([]string{"FIELD", "BEFORE", "AFTER", "EFFECT"}, records(rows)))
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func (s Style) planZones(b *strings.Builder, all []plan.Zone) {
+	var rows [][]cell
+	for _, z := range all {
+		name := z.Name
+		if name == "" {
+			name = "not known"
+		}
+		rows = append(rows, row(name, fmt.Sprint(z.Before), fmt.Sprint(z.After), fmt.Sprint(z.Most)))
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n" + s.table([]string{"ZONE", "VMS BEFORE", "AFTER", "AT ONCE"}, records(rows)))
+	}
+}
+
+func (s Style) planBlocked(b *strings.Builder, all []plan.BlockedDrain) {
+	var rows [][]cell
+	for _, d := range all {
+		for _, pod := range d.Pods {
+			level, ends := view.Warning, "when the budget allows it, or after "+short(d.Forced.Duration)
+			if pod.Stays {
+				level, ends = view.Error, "after "+short(d.Forced.Duration)+", by force"
+			}
+			why := pod.Why
+			rows = append(rows, []cell{plain(d.Node), {pod.Pod, level}, plain(ends), plain(why)})
+		}
+	}
+	if len(rows) > 0 {
+		b.WriteString("\nBlocked drains, as things are:\n" + s.table([]string{"NODE", "POD", "LEAVES", "WHY"}, records(rows)))
+	}
+}
+
+// planRow is a row of steps: equal ones at the same moment.
+type planRow struct {
+	first plan.Step
+	names []string
+}
+
+// planSteps renders steps. That machines have joined and are gone is shown with Wide only. Where no
+// times are known, moments have numbers.
+func (s Style) planSteps(b *strings.Builder, p plan.Plan) {
+	var folded []planRow
+	for _, step := range p.Steps {
+		if !s.Wide && (step.Do == plan.Joined || step.Do == plan.Gone) {
+			continue
+		}
+		i := slices.IndexFunc(folded, func(r planRow) bool {
+			return r.first.After == step.After && r.first.Do == step.Do && r.first.Set == step.Set && r.first.Why == step.Why
+		})
+		if i < 0 {
+			i = len(folded)
+			folded = append(folded, planRow{first: step})
+		}
+		folded[i].names = append(folded[i].names, step.Name)
+	}
+	if len(folded) == 0 {
+		return
+	}
+	heading := "\nSteps:\n"
+	if len(folded) > planSteps && !s.Wide {
+		heading = fmt.Sprintf("\nSteps (the first %d of %d; -o wide shows all):\n", planSteps, len(folded))
+		folded = folded[:planSteps]
+	}
+	var rows [][]cell
+	moment, last := 0, time.Duration(-1)
+	for _, r := range folded {
+		if after := r.first.After.Duration; after != last {
+			moment, last = moment+1, after
+		}
+		when := fmt.Sprint(moment)
+		if p.Time.Known {
+			when = "+" + short(last)
+		}
+		rows = append(rows, row(when, s.planStep(r), r.first.Why))
+	}
+	b.WriteString(heading + s.table([]string{"AFTER", "STEP", "WHY"}, records(rows)))
+}
+
+// planStep returns what a row of steps does.
+func (s Style) planStep(r planRow) string {
+	most := 2
+	if s.Wide {
+		most = len(r.names)
+	}
+	names, machines := firstOf(r.names, most), count(len(r.names), "machine")
+	in := ""
+	if r.first.Zone != "" {
+		in = " in " + r.first.Zone
+	}
+	switch r.first.Do {
+	case plan.CreateSet:
+		return "create MachineSet " + names
+	case plan.DeleteSet:
+		return "delete MachineSet " + names
+	case plan.CreateMachine:
+		return "create " + machines + " of " + r.first.Set + in
+	case plan.Joined:
+		if r.first.IsNew {
+			return machines + " of " + r.first.Set + " joined" + in
+		}
+		return names + " joined" + in
+	case plan.DeleteMachine:
+		if r.first.IsNew {
+			return "delete " + machines + " of " + r.first.Set
+		}
+		return "delete " + names
+	case plan.Gone:
+		return names + " gone"
+	case plan.UpdateMachine:
+		return "write " + names
+	case plan.DrainNode:
+		return "drain Node " + names
+	case plan.UpdateNode:
+		return "Node " + names + " is updated"
+	case plan.Release:
+		return "release " + names
+	}
+	return string(r.first.Do) + " " + names
+}
