@@ -59,7 +59,7 @@ func (p *parents) rollout(m *v1alpha1.Machine) *nodesync.Rollout {
 // machine without a root, or with one that the cache does not show.
 func (p *parents) omitsComponentsTaint(m *v1alpha1.Machine) bool {
 	if root, ok := ownerref.RootOf(p.view, m); ok {
-		return ownerref.OmitsComponentsTaint(root, p.noComponentsTaint)
+		return machinefacts.OmitsComponentsTaint(root, p.noComponentsTaint)
 	}
 	return p.noComponentsTaint
 }

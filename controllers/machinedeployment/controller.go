@@ -249,8 +249,8 @@ func (c *Controller) observe(ctx context.Context, d *v1alpha1.MachineDeployment)
 	defer span.End()
 	w = rollout.World{
 		Now: c.cfg.Clock.Now(), Deployment: d, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
-		CountMinReady:     ownerref.CountsMinReady(d, c.cfg.CountMinReady),
-		NoComponentsTaint: ownerref.OmitsComponentsTaint(d, c.cfg.NoComponentsTaint),
+		CountMinReady:     machinefacts.CountsMinReady(d, c.cfg.CountMinReady),
+		NoComponentsTaint: machinefacts.OmitsComponentsTaint(d, c.cfg.NoComponentsTaint),
 		Done:              rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
 	owned, undecodable := c.cfg.View.Sets.Children(d)

@@ -3,9 +3,7 @@ package machineset
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -154,34 +152,13 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	return !isOurs, nil
 }
 
-// newMachine returns the object of a new machine. A finalizer of the template is not copied: no
-// machine would end, nor be replaced.
+// newMachine returns the object of a new machine, in the slot of its set and with the trace of the
+// pass.
 func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v1alpha1.Machine {
-	template := set.Spec.Template.DeepCopy()
-	m := &v1alpha1.Machine{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: machinefacts.Name(set.Name, set.UID, ordinal), Namespace: set.Namespace,
-			Labels: machinefacts.TemplateLabels(template), Annotations: machinefacts.TemplateAnnotations(template),
-			Finalizers:      []string{v1alpha1.FinalizerName},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
-		},
-		Spec: template.Spec,
-	}
-	ours := map[string]string{
-		v1alpha1.AnnotationPriority: v1alpha1.PriorityDefault,
-		v1alpha1.AnnotationOrdinal:  strconv.FormatInt(ordinal, 10),
-	}
+	m := scale.NewMachine(set, ordinal)
 	if parent := telemetry.Traceparent(ctx); parent != "" {
-		ours[v1alpha1.AnnotationTraceparent] = parent
+		m.Annotations[v1alpha1.AnnotationTraceparent] = parent
 	}
-	if timeout := set.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout]; timeout != "" {
-		ours[v1alpha1.AnnotationEffectiveCreationTimeout] = timeout
-		m.Spec.MachineConfiguration = scale.Configuration(m.Spec.MachineConfiguration, timeout)
-	}
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	maps.Copy(m.Annotations, ours)
 	ownerref.InSlotOf(m, set)
 	return m
 }

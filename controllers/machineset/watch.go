@@ -6,6 +6,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption/recorded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
@@ -93,7 +94,7 @@ func (c *Controller) forgetIfGone(set *v1alpha1.MachineSet) {
 // countsMinReady reports whether minReadySeconds applies to a set.
 func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
 	if root, known := ownerref.RootOfSet(c.cfg.View, set); known {
-		return ownerref.CountsMinReady(root, c.cfg.CountMinReady)
+		return machinefacts.CountsMinReady(root, c.cfg.CountMinReady)
 	}
 	return c.cfg.CountMinReady
 }

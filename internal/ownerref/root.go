@@ -1,8 +1,6 @@
 package ownerref
 
 import (
-	"strconv"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,27 +38,6 @@ func RootUIDOfSet(set *v1alpha1.MachineSet) types.UID {
 		return controller.UID
 	}
 	return set.UID
-}
-
-// CountsMinReady reports whether minReadySeconds counts below a root: the root's annotation
-// overrides the fleet's setting.
-func CountsMinReady(root metav1.Object, otherwise bool) bool {
-	return setting(root, v1alpha1.AnnotationCountMinReady, otherwise)
-}
-
-// OmitsComponentsTaint reports whether Nodes below a root that were updated in place do not get the
-// taint critical-components-not-ready: the root's annotation overrides the fleet's setting.
-func OmitsComponentsTaint(root metav1.Object, otherwise bool) bool {
-	return !setting(root, v1alpha1.AnnotationComponentsTaint, !otherwise)
-}
-
-// setting returns the value of an annotation of the root; otherwise if it has none, or one that is
-// no bool.
-func setting(root metav1.Object, annotation string, otherwise bool) bool {
-	if is, err := strconv.ParseBool(root.GetAnnotations()[annotation]); err == nil {
-		return is
-	}
-	return otherwise
 }
 
 // RootOfSet returns the root of a set.
