@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,6 +80,28 @@ type Recorder struct {
 	file     *File
 	receipts *prometheus.CounterVec
 	unlogged prometheus.Counter
+
+	mu   sync.Mutex
+	last []receipt.Receipt // at most mostLast, the latest last
+}
+
+// mostLast is how many receipts a Recorder keeps.
+const mostLast = 100
+
+// Last returns the last receipts of this process, the latest last.
+func (r *Recorder) Last() []receipt.Receipt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.last)
+}
+
+func (r *Recorder) keep(rc receipt.Receipt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.last) == mostLast {
+		r.last = slices.Delete(r.last, 0, 1)
+	}
+	r.last = append(r.last, rc)
 }
 
 // NewRecorder returns a Recorder. A nil file means that there is no deletion log, and a nil
@@ -131,6 +155,7 @@ func (r *Recorder) Delete(
 func (r *Recorder) record(ctx context.Context, emitted events.EventRecorder, d Deletion, outcome receipt.Outcome) {
 	rc := receipt.Receipt{Time: r.clock.Now().UTC(), Object: d.Object, Reason: d.Reason, Outcome: outcome, By: byOf(ctx)}
 	r.receipts.WithLabelValues(string(d.Kind), string(d.Rule)).Inc()
+	r.keep(rc)
 	klog.FromContext(ctx).Info("Started deletion", keysAndValues(ctx, rc)...)
 	if outcome == receipt.Accepted { // each process that sends the request again may have another receipt without an answer
 		for _, about := range d.About {
