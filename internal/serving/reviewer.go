@@ -93,16 +93,26 @@ func (r *Reviewer) guard(next http.Handler) http.Handler {
 // status returns the HTTP status of a request: OK when it is allowed.
 func (r *Reviewer) status(req *http.Request) (int, error) {
 	token, isBearer := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
-	if token = strings.TrimSpace(token); !isBearer || token == "" || len(token) > maxBearer {
+	if !isBearer {
 		return http.StatusUnauthorized, nil
 	}
-	key := sha256.Sum256([]byte(req.Method + " " + req.URL.Path + "\n" + token))
+	return r.Review(req.Context(), strings.TrimSpace(token), strings.ToLower(req.Method), req.URL.Path)
+}
+
+// Review returns the HTTP status for the bearer of a token: OK when the control cluster's RBAC
+// allows the verb for the path, Unauthorized or Forbidden. Errors: the API server does not answer;
+// the status is that of its last answer, or ServiceUnavailable.
+func (r *Reviewer) Review(ctx context.Context, token, verb, path string) (int, error) {
+	if token == "" || len(token) > maxBearer {
+		return http.StatusUnauthorized, nil
+	}
+	key := sha256.Sum256([]byte(verb + " " + path + "\n" + token))
 	now := r.clock.Now()
 	last := r.remembered(key)
 	if now.Sub(last.at) < reviewFresh {
 		return last.status, nil
 	}
-	status, err := r.review(req, token)
+	status, err := r.review(ctx, token, verb, path)
 	if err != nil {
 		if now.Sub(last.at) < reviewStale {
 			return last.status, err
@@ -137,8 +147,8 @@ func (r *Reviewer) remember(key [sha256.Size]byte, last review) {
 
 // review reviews token and access, within reviewTimeout. Errors: the API server does not answer, or
 // there are too many reviews.
-func (r *Reviewer) review(req *http.Request, token string) (int, error) {
-	ctx, cancel := context.WithTimeout(req.Context(), reviewTimeout)
+func (r *Reviewer) review(ctx context.Context, token, verb, path string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	if !r.rate.TryAccept() {
 		return 0, errors.New("too many reviews have been requested")
@@ -166,7 +176,7 @@ func (r *Reviewer) review(req *http.Request, token string) (int, error) {
 	may, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: req.URL.Path, Verb: strings.ToLower(req.Method)},
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -60,11 +60,13 @@ type Pages struct {
 	Metrics, Debug http.Handler
 	// Statusz and Flagz are /statusz and /flagz.
 	Statusz, Flagz http.Handler
+	// Page is everything below /page/, and has its own guard; nil without it.
+	Page http.Handler
 }
 
 // Guarded returns the pages behind the guards of metrics and of all others.
 func (p Pages) Guarded(metrics, others Guard) Pages {
-	return Pages{Metrics: metrics(p.Metrics), Debug: others(p.Debug), Statusz: others(p.Statusz), Flagz: others(p.Flagz)}
+	return Pages{Metrics: metrics(p.Metrics), Debug: others(p.Debug), Statusz: others(p.Statusz), Flagz: others(p.Flagz), Page: p.Page}
 }
 
 // NewMux returns the handler of all paths.
@@ -74,6 +76,9 @@ func NewMux(all Pages, is Health) *http.ServeMux {
 	mux.Handle("/debug/", all.Debug)
 	mux.Handle("/statusz", all.Statusz)
 	mux.Handle("/flagz", all.Flagz)
+	if all.Page != nil {
+		mux.Handle("/page/", all.Page)
+	}
 	zpages.RegisterHealth(mux, "/healthz", is.Live)
 	zpages.RegisterHealth(mux, "/livez", is.Live)
 	zpages.RegisterHealth(mux, "/readyz", is.Ready)
