@@ -190,9 +190,9 @@ alerts-e2e: ## Have each alert of the chart fire by a fault, and none in a rollo
 	@hack/test.sh alerts
 
 .PHONY: autoscaler-e2e
-autoscaler-e2e: build ## Have upstream's cluster-autoscaler scale a fleet for pending pods, some 3 min: AUTOSCALER (the program, with the provider externalgrpc)
+autoscaler-e2e: build ## Have upstream's cluster-autoscaler scale fleets for pending pods, some 10 min: AUTOSCALER (the program, with the provider externalgrpc)
 	@[ -x "$(AUTOSCALER)" ] || { echo "autoscaler-e2e: expected AUTOSCALER to be the path of a cluster-autoscaler with the provider externalgrpc, got '$(AUTOSCALER)'" >&2; exit 2; }
-	@AUTOSCALER="$(abspath $(AUTOSCALER))" go test -tags e2e -count=1 -timeout 25m -v ./e2e -run TestUpstreamAutoscaler
+	@AUTOSCALER="$(abspath $(AUTOSCALER))" AUTOSCALER_LONG=1 go test -tags e2e -count=1 -timeout 25m -v ./e2e -run TestUpstreamAutoscaler
 
 .PHONY: scale-e2e
 scale-e2e: build ## Scale a fleet by its load with KEDA and a real Prometheus, some 6 min, the first time an hour more; needs root; bin/scaling.csv and .svg

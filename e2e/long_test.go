@@ -15,15 +15,17 @@ import (
 // long are the tests that -short leaves out and -rest is limited to, with the reason why each takes
 // long.
 var long = map[string]string{
-	"TestAzure":                    "a lab with a second cloud and its driver",
-	"TestChart":                    "needs Helm",
-	"TestDriverProcess":            "a lab with a driver in a separate process",
-	"TestMachineConfiguration":     "a lab with daemons and real kubelets, which reboot",
-	"TestMainJobOnMCMsDefinitions": "a lab whose definitions are replaced",
-	"TestNamespaceSwitch":          "a lab whose namespaces are switched on and off",
-	"TestRealKubeletVolumes":       "volumes of real kubelets move one after the other",
-	"TestTraces":                   "a lab with Jaeger",
-	"TestUpstreamAutoscaler":       "a lab with a cluster-autoscaler, if there is one",
+	"TestAzure":                           "a lab with a second cloud and its driver",
+	"TestChart":                           "needs Helm",
+	"TestDriverProcess":                   "a lab with a driver in a separate process",
+	"TestMachineConfiguration":            "a lab with daemons and real kubelets, which reboot",
+	"TestMainJobOnMCMsDefinitions":        "a lab whose definitions are replaced",
+	"TestNamespaceSwitch":                 "a lab whose namespaces are switched on and off",
+	"TestRealKubeletVolumes":              "volumes of real kubelets move one after the other",
+	"TestTraces":                          "a lab with Jaeger",
+	"TestUpstreamAutoscaler":              "a lab with a cluster-autoscaler, if there is one",
+	"TestUpstreamAutoscalerOfLargePools":  "hundreds of Nodes, with a cluster-autoscaler if there is one",
+	"TestUpstreamAutoscalersOfALandscape": "a lab with three target clusters, with a cluster-autoscaler if there is one",
 }
 
 // onlyLong limits the tests to the long ones.

@@ -4,64 +4,39 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// autoscalerVariable has the path of upstream's cluster-autoscaler, with the provider externalgrpc.
-const autoscalerVariable = "AUTOSCALER"
+// quickCloud has VMs that join soon.
+const quickCloud = "--create-latency=500ms --delete-latency=500ms --boot-time=1s"
 
 // TestUpstreamAutoscaler runs upstream's cluster-autoscaler, unmodified, with pods that are
 // pending: it scales two pools of two zones from zero, tries the other zone where one has no
 // capacity, and scales down again.
 func TestUpstreamAutoscaler(t *testing.T) {
-	program := os.Getenv(autoscalerVariable)
-	if program == "" {
-		t.Skipf("%s names no cluster-autoscaler; see make autoscaler-e2e", autoscalerVariable)
-	}
-	t.Parallel()
-	files, address := newAutoscalerFiles(t), freeAddress(t)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	up := newUpstream(t)
 	lab := startLab(t, "upstream-autoscaler", func(o *harness.Options) {
-		o.FleetFlags = strings.Join([]string{
-			"--autoscaler-address=127.0.0.1", "--autoscaler-port=" + port, "--autoscaler-tls-cert-file=" + files.of("server.crt"),
-			"--autoscaler-tls-private-key-file=" + files.of("server.key"), "--autoscaler-client-ca-file=" + files.of("ca.crt"),
-		}, " ")
-		o.CloudsimFlags = "--create-latency=500ms --delete-latency=500ms --boot-time=1s"
+		o.FleetFlags, o.CloudsimFlags = up.fleetFlags(), quickCloud
 	})
 	s := newSpace(t, lab, "upstream", "")
 	s.workload()
-	s.mayAutoscale("cluster-autoscaler")
-	files.client(s.name, "cluster-autoscaler")
 	for _, zone := range []string{"sim-1a", "sim-1b"} {
-		s.pool(zone)
+		s.pool(zone, zone, 10)
 	}
-	s.autoscale(program, files, address)
+	up.autoscale(s, filepath.Join(lab.Dir, "admin.kubeconfig"))
 
 	s.load("zoned", 3, "sim-1b")
 	s.running("sim-1b", 3)
@@ -87,14 +62,142 @@ func TestUpstreamAutoscaler(t *testing.T) {
 	s.running("sim-1b", 5)
 	s.running("sim-1a", 0)
 
-	for _, name := range []string{"zoned", "any"} {
-		s.must(lab.Target.AppsV1().Deployments(s.name).Delete(t.Context(), name, metav1.DeleteOptions{}))
-	}
+	s.unload("zoned", "any")
 	s.running("sim-1b", 0)
-	for _, zone := range []string{"sim-1a", "sim-1b"} {
-		s.remove("machinedeployments", zone)
+	s.removePools("sim-1a", "sim-1b")
+}
+
+// TestUpstreamAutoscalerOfLargePools runs two of upstream's cluster-autoscalers for two namespaces,
+// of which one gets many pods at once. The fleet loses the replica that they are connected to, is
+// scaled, and replaces machines meanwhile. The sizes are those that the pods need, and only the
+// Nodes without pods go.
+func TestUpstreamAutoscalerOfLargePools(t *testing.T) {
+	if os.Getenv(autoscalerLongVariable) == "" {
+		t.Skipf("it takes minutes, and runs with %s; see make autoscaler-e2e", autoscalerLongVariable)
 	}
-	s.gone()
+	const burst, after, less, rolled = 200, 50, 45, 60
+	up := newUpstream(t)
+	lab := startLab(t, "upstream-large", func(o *harness.Options) {
+		o.FleetFlags, o.CloudsimFlags, o.Replicas = up.fleetFlags(), quickCloud, mostReplicas
+	})
+	s, other := newSpace(t, lab, "upstream", ""), newSpace(t, lab, "upstream-other", "")
+	for _, of := range []*space{s, other} {
+		of.workload()
+		of.pool("a", "sim-1a", 300)
+		up.autoscale(of, filepath.Join(lab.Dir, "admin.kubeconfig"))
+	}
+	s.pool("b", "sim-1b", 300)
+
+	s.load("burst", burst, "sim-1a")
+	other.load("few", 5, "sim-1a")
+	s.eventually("the pool grows", func(ctx context.Context) error {
+		d, err := s.api().MachineDeployments(s.name).Get(ctx, "a", metav1.GetOptions{})
+		if err == nil && d.Spec.Replicas == 0 {
+			err = fmt.Errorf("it has %d replicas", d.Spec.Replicas)
+		}
+		return err
+	})
+	s.must(lab.Do(s.Context(), "fleet-0", "kill")) // the one that they are connected to
+	s.running("a", burst)
+	s.scheduled("burst", burst)
+	other.running("a", 5)
+
+	s.resize("burst", after)
+	s.running("a", after)
+	s.scheduled("burst", after)
+
+	// Up in one pool and down in the other, while slots move.
+	s.must(lab.Scale(s.Context(), mostReplicas-1))
+	before := s.uids("a")
+	s.resize("burst", less)
+	s.load("more", 10, "sim-1b")
+	s.running("a", less)
+	s.running("b", 10)
+	s.scheduled("burst", less)
+	s.scheduled("more", 10)
+	gone := before
+	for uid := range s.uids("a") {
+		if !before[uid] {
+			t.Errorf("machine %s is new: another one than those without pods was deleted", uid)
+		}
+		delete(gone, uid)
+	}
+	if len(gone) != after-less {
+		t.Errorf("%d machines are gone, want %d", len(gone), after-less)
+	}
+
+	s.patch("machinedeployments", "a", `{"spec":{"template":{"metadata":{"labels":{"version":"2"}},"spec":{"nodeTemplate":{"metadata":{"labels":{"version":"2"}}}}}}}`)
+	s.resize("burst", rolled)
+	s.scheduled("burst", rolled)
+	s.lasting("all machines are of the second version", func(ctx context.Context) error {
+		all, err := s.machines(ctx, "a")
+		for _, m := range all {
+			if err == nil && m.Labels["version"] != "2" {
+				err = fmt.Errorf("%s is not", m.Name)
+			}
+		}
+		return err
+	})
+	s.running("a", rolled)
+	other.running("a", 5)
+
+	s.unload("burst", "more")
+	other.unload("few")
+	s.running("a", 0)
+	s.running("b", 0)
+	other.running("a", 0)
+	s.removePools("a", "b")
+	other.removePools("a")
+}
+
+// TestUpstreamAutoscalersOfALandscape runs one of upstream's cluster-autoscalers for each of three
+// namespaces with a target cluster each, all of one fleet. Each scales its own.
+func TestUpstreamAutoscalersOfALandscape(t *testing.T) {
+	if os.Getenv(autoscalerLongVariable) == "" {
+		t.Skipf("it takes minutes, and runs with %s; see make autoscaler-e2e", autoscalerLongVariable)
+	}
+	up := newUpstream(t)
+	lab := startLab(t, "upstream-landscape", func(o *harness.Options) {
+		o.FleetFlags, o.CloudsimFlags, o.Clusters, o.Replicas = up.fleetFlags(), quickCloud, 3, mostReplicas
+	})
+	members, err := lab.Members()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin, err := harness.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]*space, len(members))
+	for i, m := range members {
+		of, kubeconfig, err := lab.Of(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = newSpaceBy(t, of, m.Name, func(context.Context, string) error { return nil }) // the lab has prepared it
+		s := all[i]
+		s.workload()
+		s.pool("a", "sim-1a", 10)
+		start(s, filepath.Join(bin, "hyperkube"), "kube-scheduler", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0")
+		up.autoscale(s, kubeconfig)
+	}
+	for i, s := range all {
+		s.load("pods", int32(i+1), "sim-1a") //nolint:gosec // three
+	}
+	for i, s := range all {
+		s.running("a", i+1)
+		s.scheduled("pods", i+1)
+	}
+	all[0].unload("pods")
+	all[0].running("a", 0)
+	for i, s := range all[1:] {
+		s.running("a", i+2)
+		s.unload("pods")
+	}
+	for _, s := range all {
+		s.running("a", 0)
+		s.removePools("a")
+	}
 }
 
 // mayAutoscale lets a ServiceAccount of the namespace scale.
@@ -113,28 +216,44 @@ func (s *space) mayAutoscale(account string) {
 	s.must(err)
 }
 
-// pool creates a node group of a zone, without machines, with the zone's name.
-func (s *space) pool(zone string) {
+// labelTenant is the label of Nodes and pods with the namespace that they belong to: one cluster
+// may have the pods of several autoscalers.
+const labelTenant = "example.com/tenant"
+
+// pool creates a node group in a zone, without machines. Its class has the Secret of the namespace's.
+func (s *space) pool(name, zone string, most int) {
 	s.Helper()
+	classes, err := s.api().MachineClasses(s.name).List(s.Context(), metav1.ListOptions{Limit: 1})
+	s.must(err)
 	class := harness.Class(s.name, fmt.Sprintf(`{"zone":%q}`, zone))
-	class.Name = zone
+	class.Name, class.SecretRef = name, classes.Items[0].SecretRef
 	class.NodeTemplate = &v1alpha1.NodeTemplate{
 		Capacity:     corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("16Gi"), "gpu": resource.MustParse("0")},
 		InstanceType: "standard-4", Region: "sim-1", Zone: zone,
 	}
-	_, err := s.api().MachineClasses(s.name).Create(s.Context(), class, metav1.CreateOptions{})
+	_, err = s.api().MachineClasses(s.name).Create(s.Context(), class, metav1.CreateOptions{})
 	s.must(err)
-	s.deploy(zone, 0, func(d *v1alpha1.MachineDeployment) {
-		d.Annotations = map[string]string{v1alpha1.AnnotationMaxSize: "10"}
-		d.Spec.Template.Spec.Class.Name = zone
+	s.deploy(name, 0, func(d *v1alpha1.MachineDeployment) {
+		d.Annotations = map[string]string{v1alpha1.AnnotationMaxSize: fmt.Sprint(most)}
+		d.Spec.Template.Spec.Class.Name = name
+		d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{labelTenant: s.name}
 	})
-	s.eventually(zone+" is there", func(ctx context.Context) error {
-		d, err := s.api().MachineDeployments(s.name).Get(ctx, zone, metav1.GetOptions{})
+	s.eventually(name+" is there", func(ctx context.Context) error {
+		d, err := s.api().MachineDeployments(s.name).Get(ctx, name, metav1.GetOptions{})
 		if err == nil && len(d.Status.Conditions) == 0 {
 			err = fmt.Errorf("its status is %+v", d.Status)
 		}
 		return err
 	})
+}
+
+// removePools deletes node groups, and waits until nothing is left.
+func (s *space) removePools(names ...string) {
+	s.Helper()
+	for _, name := range names {
+		s.remove("machinedeployments", name)
+	}
+	s.gone()
 }
 
 // mostOf sets the maximum of a node group.
@@ -143,12 +262,25 @@ func (s *space) mostOf(pool string, most int) {
 	s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, v1alpha1.AnnotationMaxSize, most))
 }
 
+// uids returns the machines of a node group.
+func (s *space) uids(pool string) map[types.UID]bool {
+	s.Helper()
+	all, err := s.machines(s.Context(), pool)
+	s.must(err)
+	uids := map[types.UID]bool{}
+	for _, m := range all {
+		uids[m.UID] = true
+	}
+	return uids
+}
+
 // load creates pods, each of which needs a Node for itself, in one of the zones.
 func (s *space) load(name string, pods int32, zones ...string) {
 	s.Helper()
 	labels := map[string]string{"app": name}
 	spec := pause()
 	spec.TerminationGracePeriodSeconds = new(int64(1))
+	spec.NodeSelector = map[string]string{labelTenant: s.name}
 	spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("3")}
 	in := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: zones}
 	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -165,6 +297,22 @@ func (s *space) load(name string, pods int32, zones ...string) {
 	s.must(err)
 }
 
+// resize changes the number of pods of a load.
+func (s *space) resize(name string, pods int) {
+	s.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, pods)
+	_, err := s.lab.Target.AppsV1().Deployments(s.name).Patch(s.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+	s.must(err)
+}
+
+// unload deletes the pods of loads.
+func (s *space) unload(names ...string) {
+	s.Helper()
+	for _, name := range names {
+		s.must(s.lab.Target.AppsV1().Deployments(s.name).Delete(s.Context(), name, metav1.DeleteOptions{}))
+	}
+}
+
 // scheduled waits until the pods of a load have Nodes.
 func (s *space) scheduled(name string, pods int) {
 	s.Helper()
@@ -175,7 +323,7 @@ func (s *space) scheduled(name string, pods int) {
 		}
 		on := 0
 		for _, pod := range list.Items {
-			if pod.Spec.NodeName != "" {
+			if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
 				on++
 			}
 		}
@@ -184,102 +332,4 @@ func (s *space) scheduled(name string, pods int) {
 		}
 		return nil
 	})
-}
-
-// autoscale starts the autoscaler, and stops it at the end of the test.
-func (s *space) autoscale(program string, files autoscalerFiles, address string) {
-	s.Helper()
-	config := fmt.Sprintf("address: %s\nkey: %s\ncert: %s\ncacert: %s\n",
-		address, files.of("client.key"), files.of("client.crt"), files.of("ca.crt"))
-	s.must(os.WriteFile(files.of("cloud-config"), []byte(config), 0o600))
-	log, err := os.Create(filepath.Join(s.lab.Dir, "logs", "cluster-autoscaler.log"))
-	s.must(err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(s.Context()))
-	cmd := exec.CommandContext(ctx, program, "--cloud-provider=externalgrpc", "--cloud-config="+files.of("cloud-config"),
-		"--kubeconfig="+filepath.Join(s.lab.Dir, "admin.kubeconfig"), "--leader-elect=false", "--scan-interval=1s",
-		"--scale-down-unneeded-time=5s", "--scale-down-delay-after-add=5s", "--max-node-provision-time=60s", "--v=4",
-		"--address="+freeAddress(s.T))
-	cmd.Stdout, cmd.Stderr = log, log
-	s.must(cmd.Start())
-	s.Cleanup(func() {
-		stop()
-		_ = cmd.Wait() // it was killed
-		_ = log.Close()
-	})
-}
-
-// freeAddress returns an address of the loopback interface on which no process listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// autoscalerFiles are certificates in a folder: those of an authority, of the fleet and of a
-// client.
-type autoscalerFiles struct {
-	t      *testing.T
-	folder string
-	key    *ecdsa.PrivateKey
-	ca     *x509.Certificate
-}
-
-func newAutoscalerFiles(t *testing.T) autoscalerFiles {
-	t.Helper()
-	f := autoscalerFiles{t: t, folder: t.TempDir()}
-	f.ca = &x509.Certificate{
-		Subject: pkix.Name{CommonName: "autoscalers"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	f.key = f.write("ca", f.ca)
-	f.write("server", &x509.Certificate{
-		Subject: pkix.Name{CommonName: "fleet"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	return f
-}
-
-// client writes the certificate of a client that is a ServiceAccount.
-func (f autoscalerFiles) client(namespace, name string) {
-	f.t.Helper()
-	f.write("client", &x509.Certificate{
-		Subject:     pkix.Name{CommonName: "system:serviceaccount:" + namespace + ":" + name},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-}
-
-func (f autoscalerFiles) of(name string) string { return filepath.Join(f.folder, name) }
-
-// write writes a certificate, signed by the authority, and its new key.
-func (f autoscalerFiles) write(name string, of *x509.Certificate) *ecdsa.PrivateKey {
-	f.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	now := time.Now()
-	of.SerialNumber, of.NotBefore, of.NotAfter = big.NewInt(now.UnixNano()), now.Add(-time.Hour), now.Add(24*time.Hour)
-	by, signing := f.ca, f.key
-	if signing == nil {
-		by, signing = of, key
-	}
-	certificate, err := x509.CreateCertificate(rand.Reader, of, by, key.Public(), signing)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	encoded, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{
-		name + ".crt": {Type: "CERTIFICATE", Bytes: certificate}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: encoded},
-	} {
-		if err := os.WriteFile(f.of(file), pem.EncodeToMemory(block), 0o600); err != nil {
-			f.t.Fatal(err)
-		}
-	}
-	return key
 }

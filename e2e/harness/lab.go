@@ -59,7 +59,7 @@ type Options struct {
 	Tracing bool
 	// TraceRatio of the roots whose machines are traced; 0 means all.
 	TraceRatio float64
-	// CloudsimFlags and FleetFlags are passed on.
+	// CloudsimFlags and FleetFlags are passed on. $(NUMBER) in FleetFlags is the number of the replica.
 	CloudsimFlags, FleetFlags string
 	// CloudEndpoints are those of further clouds that Secrets may name.
 	CloudEndpoints []string

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
 )
 
 // Member is a target cluster of a landscape. Its namespace in the control cluster has its name.
@@ -34,6 +36,20 @@ func (l *Lab) Members() (all []Member, err error) {
 		return nil, fmt.Errorf("target clusters of lab %s: %w", l.Dir, err)
 	}
 	return all, nil
+}
+
+// Of returns the lab with one of the target clusters of the landscape as Target, and the path of its
+// administrator's kubeconfig.
+func (l *Lab) Of(m Member) (of *Lab, kubeconfig string, err error) {
+	file := filepath.Join("targets", m.Name+".kubeconfig")
+	is := *l
+	if is.TargetConfig, err = config(l.Dir, file); err == nil {
+		is.Target, err = kubernetes.NewForConfig(is.TargetConfig)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("target cluster %s: %w", m.Name, err)
+	}
+	return &is, filepath.Join(l.Dir, file), nil
 }
 
 // Rotate gives the fleet other credentials for a target cluster, or for all without a name.

@@ -76,7 +76,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.Float64Var(&o.TraceRatio, "trace-ratio", 1,
 		"with --tracing, `ratio` of the MachineDeployments whose machines are traced, from 0 to 1")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
-	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
+	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces; $(NUMBER) is that of the replica, from 0")
 	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
 	flags.StringVar(&o.Clouds, "clouds", "", "`commands` of clouds whose VMs cloudsim runs, split at semicolons: NAME=PROGRAM FLAG …, "+
 		"with the program in --bin; --listen, --certificate and --cloudsim are added")

@@ -123,7 +123,9 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 	if l.options.MachineConfiguration {
 		args = append(args, "--machine-configuration")
 	}
-	spec := l.spec(pod.Name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
+	number := strings.TrimPrefix(pod.Replica, fleetPrefix)
+	args = append(args, strings.Fields(strings.ReplaceAll(l.options.FleetFlags, "$(NUMBER)", number))...)
+	spec := l.spec(pod.Name, fleetBinary, args)
 	spec.StopTimeout = gracePeriod
 	spec.Env = l.tracing
 	if l.restarts(pod) {
