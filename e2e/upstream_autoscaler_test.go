@@ -101,6 +101,7 @@ func TestUpstreamAutoscalerOfLargePools(t *testing.T) {
 	s.running("a", burst)
 	s.scheduled("burst", burst)
 	other.running("a", 5)
+	s.must(lab.Restart(s.Context(), "fleet-0"))
 
 	s.resize("burst", after)
 	s.running("a", after)
