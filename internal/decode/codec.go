@@ -55,7 +55,8 @@ func serializer(kinds serializerjson.MetaFactory) runtime.Serializer {
 	return serializerjson.NewSerializerWithOptions(kinds, scheme.Scheme, scheme.Scheme, serializerjson.SerializerOptions{})
 }
 
-// firstFields finds the kind of an object in its first two fields, where API servers write it, and
+// firstFields finds the kind of an object in its first two fields, where API servers write it: the
+// version first in an object of a custom resource, the kind first in a list and in a Status. It
 // parses the object for it only where it is elsewhere.
 type firstFields struct{ serializerjson.SimpleMetaFactory }
 
@@ -63,6 +64,10 @@ type firstFields struct{ serializerjson.SimpleMetaFactory }
 func (f firstFields) Interpret(data []byte) (*schema.GroupVersionKind, error) {
 	version, rest, first := cutField(data, `{"apiVersion":"`)
 	kind, _, second := cutField(rest, `,"kind":"`)
+	if !first {
+		kind, rest, first = cutField(data, `{"kind":"`)
+		version, _, second = cutField(rest, `,"apiVersion":"`)
+	}
 	if !first || !second {
 		return f.SimpleMetaFactory.Interpret(data)
 	}

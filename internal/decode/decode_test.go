@@ -203,6 +203,7 @@ func TestKindsAreFoundWhereverTheyAre(t *testing.T) {
 	for name, data := range map[string]string{
 		"first":      machine("a", good),
 		"kind first": `{"kind":"Machine","apiVersion":"machine.sapcloud.io/v1alpha1","metadata":{}}`,
+		"kind alone": `{"kind":"Machine","metadata":{},"apiVersion":"machine.sapcloud.io/v1alpha1"}`,
 		"last":       `{"metadata":{"apiVersion":"v1","kind":"Pod"},"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine"}`,
 		"indented":   "{\n\"apiVersion\": \"machine.sapcloud.io/v1alpha1\",\n\"kind\": \"Machine\"}",
 		"escaped":    `{"apiVersion":"machine.sapcloud.io\/v1alpha1","kind":"Mach\u0069ne"}`,
