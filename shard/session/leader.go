@@ -113,18 +113,37 @@ func (l *leadership) endLeading(ctx context.Context) {
 	klog.FromContext(ctx).Info("Stopped leading")
 }
 
-// Get reads the leader Lease. This session's settings were compared with those of the fleet before
+// Get returns the leader Lease, as the API server has it or as newerLeader. This session's settings were compared with those of the fleet before
 // it acted, so other settings on the Lease are an edit, which the next write of the leader
 // replaces.
 func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	lease, err := l.readLeader(ctx)
-	if err != nil {
-		return nil, nil, err
+	lease := l.newerLeader()
+	if lease == nil {
+		var err error
+		if lease, err = l.readLeader(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	l.remember(lease)
 	l.compare(ctx, lease)
 	// Any write is a sign of life, also one that does not change the record.
 	return resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec), []byte(string(lease.UID) + "/" + lease.ResourceVersion), nil
+}
+
+// newerLeader returns the leader Lease as the watch shows it, when another session has it and it has
+// changed since it was last read; otherwise nil. It is news only that this leader lives: a session
+// that may lead, because the Lease is free or has not changed for long, reads it first.
+func (l *leaderLock) newerLeader() *coordinationv1.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shown := l.shown.Load()
+	if shown == nil || l.lease == nil || shown.ResourceVersion == l.lease.ResourceVersion {
+		return nil
+	}
+	if holder := member.Holder(shown); holder == "" || holder == l.cfg.Settings.Session {
+		return nil
+	}
+	return shown
 }
 
 // Create creates the leader Lease, with this session's settings on it.

@@ -62,6 +62,38 @@ func TestALeaderThatWakesUpDoesNotEmptyItsSuccessorsLease(t *testing.T) {
 	})
 }
 
+// The watch shows a follower that the leader lives. Where it does not, because the watch is silent
+// or the leader is dead, the follower reads the Lease.
+func TestFollowersReadTheLeaderLeaseOnlyWhenTheWatchShowsNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		b := begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		var reads atomic.Int32
+		var dead atomic.Bool
+		server.Fault(func(r apiserver.Request) error {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/"+leaderLease) {
+				reads.Add(1)
+			}
+			if dead.Load() && ofReplica(r, "fleet-0") {
+				return errors.New("the connection was lost")
+			}
+			return nil
+		})
+		time.Sleep(time.Minute)
+		if n := reads.Load(); n > 3 {
+			t.Errorf("the leader Lease was read %d times in a minute in which it was renewed every second, want at most 3", n)
+		}
+		dead.Store(true)
+		time.Sleep(30 * time.Second)
+		if holder := member.Holder(server.Leases()[leaderLease]); holder != b.cfg.Settings.Session || reads.Load() < 3 {
+			t.Errorf("%q leads after %d reads, want %s", holder, reads.Load(), b.cfg.Settings.Session)
+		}
+	})
+}
+
 // A replica with other settings starts at a moment at which there is no leader Lease.
 func TestADeletedLeaderLeaseDoesNotAdmitOtherSettings(t *testing.T) {
 	for name, change := range otherSettings() {

@@ -20,9 +20,9 @@ func (o observer) Listed(leases []*coordinationv1.Lease) {
 	o.note(leases...)
 	leader := slices.IndexFunc(leases, o.isLeaderLease)
 	if leader < 0 {
-		o.cfg.LeaderLease(nil)
+		o.showLeaderLease(nil)
 	} else {
-		o.cfg.LeaderLease(leases[leader])
+		o.showLeaderLease(leases[leader])
 	}
 	o.post(protocol.Listed{Leases: leases})
 }
@@ -31,7 +31,7 @@ func (o observer) Listed(leases []*coordinationv1.Lease) {
 func (o observer) Seen(lease *coordinationv1.Lease) {
 	o.note(lease)
 	if o.isLeaderLease(lease) {
-		o.cfg.LeaderLease(lease)
+		o.showLeaderLease(lease)
 	}
 	o.post(protocol.Seen{Lease: lease})
 }
@@ -54,11 +54,16 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 // Gone posts a protocol.Gone.
 func (o observer) Gone(lease *coordinationv1.Lease) {
 	if o.isLeaderLease(lease) {
-		o.cfg.LeaderLease(nil)
+		o.showLeaderLease(nil)
 	}
 	at := o.cfg.Time.Moment()
 	o.mail.put(letter{do: func() { o.holders.gone(lease, at) }})
 	o.post(protocol.Gone{Lease: lease})
+}
+
+func (o observer) showLeaderLease(lease *coordinationv1.Lease) {
+	o.shown.Store(lease)
+	o.cfg.LeaderLease(lease)
 }
 
 func (o observer) isLeaderLease(lease *coordinationv1.Lease) bool {

@@ -111,6 +111,7 @@ type Replica struct {
 	weighed   time.Duration // when the weights were last taken
 
 	beaten atomic.Pointer[member.Moment]
+	shown  atomic.Pointer[coordinationv1.Lease] // the leader Lease, by the watch; nil when it is gone
 	held   chan struct{} // closed when the session has its Lease
 	sent   sync.WaitGroup
 }
