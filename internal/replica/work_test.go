@@ -25,7 +25,8 @@ var (
 	workOf = flag.String("work-of", "1,4", "numbers of replicas of TestWorkOfReplicas")
 	roots  = flag.Int("work-roots", 16, "MachineDeployments of TestWorkOfReplicas, of ten machines each")
 	// Read one with "go tool pprof -tags": samples of each replica.
-	profiles = flag.String("work-profiles", "", "folder that gets a CPU profile for each number of replicas; empty for none")
+	profiles = flag.String("work-profiles", "", "folder that gets CPU profiles for each number of replicas, "+
+		"of a minute at rest, rest-N.pprof, and of the work after that, of-N.pprof; empty for none")
 )
 
 // TestWorkOfReplicas: what a fleet requests for each machine does not depend on the number of its
@@ -58,7 +59,8 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 	o := replicaOptions(func(o *Options) {
 		o.Fleet.Slots, o.ConcurrentSyncs = max(slotsOfTrial, 8*replicas), DefaultOptions().ConcurrentSyncs
 	})
-	defer profile(t, replicas)()
+	profiler := startProfiler()
+	defer close(profiler)
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
@@ -68,6 +70,9 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 		}
 		r.waitCheaply("slots are held", func() bool { return r.unowned() == 0 })
 		r.waitCheaply("the fleet is at rest", nil)
+		end := profiler.begin(t, fmt.Sprint("rest-", replicas))
+		r.waitCheaply("a minute at rest has passed", nil)
+		end()
 		var mu sync.Mutex
 		requests = map[string]int{}
 		r.watch = func(q request, _ *http.Request) {
@@ -81,6 +86,8 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 			}
 		}
 		machines := 10 * *roots
+		defer func(begun time.Time) { t.Logf("%d replicas worked for %v", replicas, time.Since(begun)) }(time.Now())
+		defer profiler.begin(t, fmt.Sprint("of-", replicas))()
 		for i := range *roots {
 			r.createRoot(&root{namespace: "a", name: fmt.Sprint("d-", i), replicas: 10})
 		}
@@ -132,21 +139,40 @@ func (t *trial) waitCheaply(what string, cond func() bool) {
 	}
 }
 
-// profile begins the CPU profile of a fleet. Its timers are not those of a bubble.
-func profile(t *testing.T, replicas int) (end func()) {
+// profiler begins and ends CPU profiles, whose goroutine must not be in a bubble: its timers are
+// those of the machine.
+type profiler chan func()
+
+func startProfiler() profiler {
+	p := make(profiler)
+	go func() {
+		for do := range p {
+			do()
+		}
+	}()
+	return p
+}
+
+// begin begins a profile, and returns once it has begun.
+func (p profiler) begin(t *testing.T, name string) (end func()) {
 	t.Helper()
 	if *profiles == "" {
 		return func() {}
 	}
-	file, err := os.Create(filepath.Join(*profiles, fmt.Sprintf("of-%d.pprof", replicas)))
+	file, err := os.Create(filepath.Join(*profiles, name+".pprof"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pprof.StartCPUProfile(file); err != nil {
+	p <- func() { err = pprof.StartCPUProfile(file) }
+	p <- func() {} // the one before is done
+	if err != nil {
 		t.Fatal(err)
 	}
 	return func() {
-		pprof.StopCPUProfile()
-		_ = file.Close()
+		p <- func() {
+			pprof.StopCPUProfile()
+			_ = file.Close()
+		}
+		p <- func() {}
 	}
 }
