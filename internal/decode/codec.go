@@ -58,7 +58,9 @@ func serializer(kinds serializerjson.MetaFactory) runtime.Serializer {
 // firstFields finds the kind of an object in its first two fields, where API servers write it: the
 // version first in an object of a custom resource, the kind first in a list and in a Status. It
 // parses the object for it only where it is elsewhere.
-type firstFields struct{ serializerjson.SimpleMetaFactory }
+type firstFields struct {
+	serializerjson.SimpleMetaFactory
+}
 
 // Interpret returns the kind of an object.
 func (f firstFields) Interpret(data []byte) (*schema.GroupVersionKind, error) {
@@ -90,7 +92,9 @@ func cutField(data []byte, begin string) (value string, rest []byte, ok bool) {
 type noKind struct{}
 
 // Interpret returns an empty kind.
-func (noKind) Interpret([]byte) (*schema.GroupVersionKind, error) { return &schema.GroupVersionKind{}, nil }
+func (noKind) Interpret([]byte) (*schema.GroupVersionKind, error) {
+	return &schema.GroupVersionKind{}, nil
+}
 
 // DecoderToVersion returns the decoder of whole answers and of the objects of a watch.
 func (n negotiator) DecoderToVersion(inner runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {

@@ -112,7 +112,7 @@ type Replica struct {
 
 	beaten atomic.Pointer[member.Moment]
 	shown  atomic.Pointer[coordinationv1.Lease] // the leader Lease, by the watch; nil when it is gone
-	held   chan struct{} // closed when the session has its Lease
+	held   chan struct{}                        // closed when the session has its Lease
 	sent   sync.WaitGroup
 }
 
