@@ -15,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/externalgrpc"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/certificates"
 )
 
 func TestIdentityOfACertificate(t *testing.T) {
@@ -60,7 +61,7 @@ func TestClientsThatAreRefused(t *testing.T) {
 	f := newFleet(t, pool("pool", 1)...)
 	connect := f.replica()
 	named := func(name string) *tls.Certificate {
-		return newSigner(t, f.authority, func(c *x509.Certificate) { c.Subject.CommonName = name }).certificate()
+		return certificates.New(t, f.authority, certificates.Named(name)).Certificate()
 	}
 	for _, tc := range []struct {
 		name        string
@@ -68,17 +69,17 @@ func TestClientsThatAreRefused(t *testing.T) {
 		want        codes.Code
 	}{
 		{"allowed", f.certificateOf("n"), codes.OK},
-		{"by its URI", newSigner(t, f.authority, func(c *x509.Certificate) {
+		{"by its URI", certificates.New(t, f.authority, func(c *x509.Certificate) {
 			c.URIs = []*url.URL{uriOf(t, "spiffe://x/ns/n/sa/autoscaler")}
-		}).certificate(), codes.OK},
+		}).Certificate(), codes.OK},
 		{"without a certificate", nil, codes.Unavailable},
-		{"of another authority", newSigner(t, newSigner(t, nil)).certificate(), codes.Unavailable},
-		{"expired", newSigner(t, f.authority, func(c *x509.Certificate) {
+		{"of another authority", certificates.New(t, certificates.New(t, nil)).Certificate(), codes.Unavailable},
+		{"expired", certificates.New(t, f.authority, func(c *x509.Certificate) {
 			c.NotAfter = time.Now().Add(-time.Minute)
-		}).certificate(), codes.Unavailable},
-		{"for a server", newSigner(t, f.authority, func(c *x509.Certificate) {
+		}).Certificate(), codes.Unavailable},
+		{"for a server", certificates.New(t, f.authority, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-		}).certificate(), codes.Unavailable},
+		}).Certificate(), codes.Unavailable},
 		{"without an identity", named("someone"), codes.Unauthenticated},
 		{"without the right", named("system:serviceaccount:n:other"), codes.PermissionDenied},
 		{"of a namespace that is not served", named("system:serviceaccount:unserved:autoscaler"), codes.FailedPrecondition},

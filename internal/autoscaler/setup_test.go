@@ -2,14 +2,8 @@ package autoscaler
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"math/big"
 	"net"
 	"net/url"
 	"sync"
@@ -34,6 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/externalgrpc"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/certificates"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,7 +44,7 @@ type fleet struct {
 	reviewsFail atomic.Bool
 	revoked     atomic.Bool
 	held, off   atomic.Value // string
-	authority   *signer
+	authority   *certificates.Signer
 	metrics     *Metrics
 }
 
@@ -57,7 +52,7 @@ func newFleet(tb testing.TB, objects ...apiserver.Typed) *fleet {
 	tb.Helper()
 	f := &fleet{
 		TB: tb, api: apiserver.Recording(objects...), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-		reviews: fake.NewClientset(), authority: newSigner(tb, nil), metrics: NewMetrics(),
+		reviews: fake.NewClientset(), authority: certificates.New(tb, nil), metrics: NewMetrics(),
 	}
 	f.held.Store("")
 	f.off.Store("")
@@ -115,10 +110,7 @@ func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudP
 	ctx, stop := context.WithCancel(context.WithoutCancel(f.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := server.Serve(ctx, listener, &tls.Config{
-			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: f.authority.pool(),
-			Certificates: []tls.Certificate{*newSigner(f.TB, f.authority).certificate()}, NextProtos: []string{"h2"},
-		}); err != nil {
+		if err := server.Serve(ctx, listener, f.authority.ForServer(f.TB)); err != nil {
 			f.Error(err)
 		}
 	})
@@ -128,11 +120,8 @@ func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudP
 	})
 	return func(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
 		f.Helper()
-		config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: f.authority.pool(), ServerName: "fleet"}
-		if certificate != nil {
-			config.Certificates = []tls.Certificate{*certificate}
-		}
-		connection, err := grpc.NewClient("passthrough:///fleet", grpc.WithTransportCredentials(credentials.NewTLS(config)),
+		connection, err := grpc.NewClient("passthrough:///fleet",
+			grpc.WithTransportCredentials(credentials.NewTLS(f.authority.ForClient(certificate))),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
 		if err != nil {
 			f.Fatal(err)
@@ -150,9 +139,7 @@ func (f *fleet) client(namespace string) externalgrpc.CloudProviderClient {
 
 func (f *fleet) certificateOf(namespace string) *tls.Certificate {
 	f.Helper()
-	return newSigner(f.TB, f.authority, func(c *x509.Certificate) {
-		c.Subject.CommonName = "system:serviceaccount:" + namespace + ":autoscaler"
-	}).certificate()
+	return certificates.New(f.TB, f.authority, certificates.Named("system:serviceaccount:"+namespace+":autoscaler")).Certificate()
 }
 
 func (f *fleet) deployment(name string) *v1alpha1.MachineDeployment {
@@ -169,56 +156,6 @@ func wantCode(t *testing.T, what string, err error, want codes.Code) {
 	if got := status.Code(err); got != want {
 		t.Errorf("%s: code %s, want %s: %v", what, got, want, err)
 	}
-}
-
-// signer is a certificate with its key.
-type signer struct {
-	key *ecdsa.PrivateKey
-	raw []byte
-	is  *x509.Certificate
-}
-
-// newSigner returns a certificate that another one has signed; that of an authority without one.
-func newSigner(tb testing.TB, by *signer, change ...func(*x509.Certificate)) *signer {
-	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	of := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fleet"}, DNSNames: []string{"fleet"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if by == nil {
-		of.IsCA, of.BasicConstraintsValid, of.KeyUsage = true, true, x509.KeyUsageCertSign
-	}
-	for _, f := range change {
-		f(of)
-	}
-	parent, signing := of, key
-	if by != nil {
-		parent, signing = by.is, by.key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, of, parent, key.Public(), signing)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	is, err := x509.ParseCertificate(raw)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &signer{key: key, raw: raw, is: is}
-}
-
-func (s *signer) certificate() *tls.Certificate {
-	return &tls.Certificate{Certificate: [][]byte{s.raw}, PrivateKey: s.key}
-}
-
-func (s *signer) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(s.is)
-	return pool
 }
 
 func uriOf(t *testing.T, text string) *url.URL {
