@@ -32,8 +32,8 @@ const (
 type reader struct {
 	machines machineclient.MachineV1alpha1Interface
 	clock    clock.PassiveClock
-	// wall returns the time of the control cluster, held why deletions are held, and off why nothing is
-	// done in a namespace.
+	// wall returns the time of the control cluster, held why deletions are held, and off why nothing
+	// is done in a namespace.
 	wall      func() time.Time
 	held, off func(namespace string) string
 	// read counts a read by its result.

@@ -263,8 +263,8 @@ func TestHostileCalls(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatIsOff: no change is accepted, and the limits leave an autoscaler none to request
-// again and again. All else is answered: a failed answer would end its loop.
+// TestANamespaceThatIsOff: no change is accepted, and the limits leave an autoscaler none to
+// request again and again. All else is answered: a failed answer would end its loop.
 func TestANamespaceThatIsOff(t *testing.T) {
 	f := newFleet(t, pool("pool", 3, func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = 5 })...)
 	f.off.Store("it is switched off")

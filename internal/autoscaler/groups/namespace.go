@@ -246,14 +246,15 @@ func createsNone(d *v1alpha1.MachineDeployment) string {
 
 // isRolling reports whether machines of a MachineDeployment are being replaced. Then its Nodes are
 // kept from the autoscaler, and a machine that fails is one of the rollout, without which the
-// replicas would not decrease.
+// replicas would not decrease. While all of its machines are of its current template, as those of
+// a new MachineDeployment that never had as many as it wants, none is replaced.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	is := machinefacts.ConditionOfDeployment(&d.Status, v1alpha1.MachineDeploymentProgressing)
 	switch is.Reason {
 	case "", v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonDeploymentPaused:
 		return false
 	}
-	return true
+	return d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas
 }
 
 // GroupOf returns the group of a Node. It is not ok for a Node that is in none, also because that

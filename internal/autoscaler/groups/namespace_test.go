@@ -13,6 +13,7 @@ import (
 func TestGroups(t *testing.T) {
 	frozen := condition(v1alpha1.MachineDeploymentFrozen, corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)
 	invalid := condition(v1alpha1.MachineDeploymentValid, corev1.ConditionFalse, "InvalidClass")
+	unfinished := condition(v1alpha1.MachineDeploymentProgressing, corev1.ConditionTrue, v1alpha1.ReasonMachineSetUpdated)
 	const of = "MachineDeployment n/pool, class c"
 	for _, tc := range []struct {
 		name, held, off string
@@ -46,6 +47,12 @@ func TestGroups(t *testing.T) {
 		}},
 		{name: "rolling: it cannot shrink", pool: deployment("pool", 3, "1 10", rolling), want: []groups.Group{
 			{ID: "pool", Min: 3, Max: 10, Debug: of + "; a rollout is in progress"},
+		}},
+		{name: "the template has just changed", pool: deployment("pool", 3, "1 10", unfinished, func(d *v1alpha1.MachineDeployment) {
+			d.Generation++
+		}), want: []groups.Group{{ID: "pool", Min: 3, Max: 10, Debug: of + "; a rollout is in progress"}}},
+		{name: "new, and its first machines cannot be created", pool: deployment("pool", 3, "1 10", unfinished), want: []groups.Group{
+			{ID: "pool", Min: 1, Max: 10, Debug: of},
 		}},
 		{name: "off: it can do neither", pool: deployment("pool", 5, "1 10"), off: "it is switched off", want: []groups.Group{
 			{ID: "pool", Min: 2, Max: 2, Debug: of + "; no machines are created: it is switched off"},

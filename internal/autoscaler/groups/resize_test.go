@@ -130,7 +130,9 @@ func TestDelete(t *testing.T) {
 			if tc.pool == nil {
 				tc.pool = deployment("pool", 5, "0 9")
 			}
-			w := world{deployments: []*v1alpha1.MachineDeployment{tc.pool, deployment("other", 1, "0 9")}, machines: machines, held: tc.held, off: tc.off}
+			w := world{
+				deployments: []*v1alpha1.MachineDeployment{tc.pool, deployment("other", 1, "0 9")}, machines: machines, held: tc.held, off: tc.off,
+			}
 			targets, err := w.read().Targets("pool", tc.nodes)
 			var got *v1alpha1.MachineDeployment
 			if err == nil {

@@ -44,6 +44,7 @@ func condition(t v1alpha1.MachineDeploymentConditionType, status corev1.Conditio
 
 func rolling(d *v1alpha1.MachineDeployment) {
 	condition(v1alpha1.MachineDeploymentProgressing, corev1.ConditionTrue, v1alpha1.ReasonMachineSetUpdated)(d)
+	d.Status.Replicas, d.Status.UpdatedReplicas = 3, 1
 }
 
 // machine returns a machine of a MachineSet. With a phase it has the VM vm://<name>, and a Node of
