@@ -45,8 +45,14 @@ func (c stepping) After(d time.Duration) <-chan time.Time {
 // cluster is a control cluster and target cluster with recorded objects.
 func cluster(t *testing.T) *apiserver.Server {
 	t.Helper()
+	return clusterOf(t, "snapshot.yaml")
+}
+
+// clusterOf is one with the objects of a file.
+func clusterOf(t *testing.T, file string) *apiserver.Server {
+	t.Helper()
 	s := apiserver.Recording()
-	content, err := os.ReadFile("../../internal/view/text/testdata/snapshot.yaml")
+	content, err := os.ReadFile("../../internal/view/text/testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +67,11 @@ func cluster(t *testing.T) *apiserver.Server {
 			t.Fatal(err)
 		}
 		kind, _ := document["kind"].(string)
-		if _, err := s.Load(strings.ToLower(kind)+"s", document); err != nil {
+		plural := strings.ToLower(kind) + "s"
+		if kind == "MachineClass" {
+			plural = "machineclasses"
+		}
+		if _, err := s.Load(plural, document); err != nil {
 			t.Fatal(err)
 		}
 	}

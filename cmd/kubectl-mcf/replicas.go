@@ -50,19 +50,9 @@ func (p *program) metrics(ctx context.Context, s *view.Snapshot, from replicaSou
 		return all
 	}
 	defer connection.close()
-	var names []string
-	for _, r := range view.FleetOf(*s).Replicas {
-		if r.Lives {
-			names = append(names, r.Name)
-		}
-	}
+	names := living(*s)
 	begun := p.now()
-	for _, name := range names {
-		content, err := connection.get(ctx, name, "/metrics")
-		if err != nil {
-			s.Missing = append(s.Missing, view.Missing{What: "Metrics of " + name, Why: err.Error(), Right: rightOf(err)})
-			continue
-		}
+	for name, content := range connection.scrape(ctx, s, names) {
 		all[name] = view.ReadMetrics(content)
 	}
 	if interval == 0 || len(all) == 0 {
@@ -77,6 +67,31 @@ func (p *program) metrics(ctx context.Context, s *view.Snapshot, from replicaSou
 		if content, err := connection.get(ctx, name, "/metrics"); err == nil {
 			all[name] = view.ReadMetrics(content).Since(before, p.now().Sub(begun))
 		}
+	}
+	return all
+}
+
+// living returns the names of the replicas that live.
+func living(s view.Snapshot) (names []string) {
+	for _, r := range view.FleetOf(s).Replicas {
+		if r.Lives {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// scrape returns the metrics of replicas, which are text, by the names of these. What it cannot
+// read is missing in the snapshot.
+func (r *replicas) scrape(ctx context.Context, s *view.Snapshot, names []string) map[string]string {
+	all := map[string]string{}
+	for _, name := range names {
+		content, err := r.get(ctx, name, "/metrics")
+		if err != nil {
+			s.Missing = append(s.Missing, view.Missing{What: "Metrics of " + name, Why: err.Error(), Right: rightOf(err)})
+			continue
+		}
+		all[name] = content
 	}
 	return all
 }

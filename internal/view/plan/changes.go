@@ -52,20 +52,37 @@ const mostOfValue = 60
 // changesOf returns the fields of a deployment that differ. What the change of a field does is what
 // rollout decides for a deployment with this change alone.
 func changesOf(c Change) []FieldChange {
-	all := []FieldChange{}
 	if c.Before == nil {
-		return all
+		return []FieldChange{}
 	}
-	before, after := document(c.Before), document(c.After)
-	for _, path := range differing(before, after, nil) {
-		change := FieldChange{Path: strings.Join(path, "."), Before: text(before, path), After: text(after, path), Effect: Steers}
+	return fieldChanges(c.Before, c.After, func(path []string, alone *v1alpha1.MachineDeployment) Effect {
 		switch {
-		case path[0] == "metadata":
-			change.Effect = NoEffect
 		case path[1] == "replicas":
-			change.Effect = Resizes
+			return Resizes
 		case path[1] == "template":
-			change.Effect = effectOf(c, before, after, path)
+			return effectOf(c, alone)
+		}
+		return Steers
+	})
+}
+
+// fieldChanges returns the fields of two objects of a kind that differ. effect returns the effect
+// of the change of one field that is not metadata; alone is the object before with this change
+// alone, nil if it cannot be decoded.
+func fieldChanges[T any](before, after *T, effect func(path []string, alone *T) Effect) []FieldChange {
+	all, was, is := []FieldChange{}, document(before), document(after)
+	for _, path := range differing(was, is, nil) {
+		change := FieldChange{Path: strings.Join(path, "."), Before: text(was, path), After: text(is, path), Effect: NoEffect}
+		if path[0] != "metadata" {
+			alone := new(T)
+			content, err := json.Marshal(with(was, is, path))
+			if err == nil {
+				err = json.Unmarshal(content, alone)
+			}
+			if err != nil {
+				alone = nil
+			}
+			change.Effect = effect(path, alone)
 		}
 		all = append(all, change)
 	}
@@ -74,15 +91,10 @@ func changesOf(c Change) []FieldChange {
 
 // effectOf returns what the change of one field of the template does: whether a set with the
 // template before is still that of the template with this change alone.
-func effectOf(c Change, before, after map[string]any, path []string) Effect {
-	alone := &v1alpha1.MachineDeployment{}
-	content, err := json.Marshal(with(before, after, path))
-	if err == nil {
-		err = json.Unmarshal(content, alone)
-	}
+func effectOf(c Change, alone *v1alpha1.MachineDeployment) Effect {
 	set := &v1alpha1.MachineSet{Spec: v1alpha1.MachineSetSpec{Template: c.Before.Spec.Template}}
 	switch {
-	case err == nil && rollout.NewSet(alone, []*v1alpha1.MachineSet{set}) != nil:
+	case alone != nil && rollout.NewSet(alone, []*v1alpha1.MachineSet{set}) != nil:
 		return Writes
 	case rollout.IsInPlace(c.After):
 		return UpdatesInPlace
@@ -90,10 +102,10 @@ func effectOf(c Change, before, after map[string]any, path []string) Effect {
 	return Replaces
 }
 
-// document returns the part of a deployment that users write, as JSON.
-func document(d *v1alpha1.MachineDeployment) map[string]any {
+// document returns the part of an object that users write, as JSON.
+func document(o any) map[string]any {
 	var document map[string]any
-	content, err := json.Marshal(d)
+	content, err := json.Marshal(o)
 	if err == nil {
 		err = json.Unmarshal(content, &document)
 	}
@@ -108,7 +120,11 @@ func document(d *v1alpha1.MachineDeployment) map[string]any {
 			kept[key] = values
 		}
 	}
-	return map[string]any{"metadata": kept, "spec": document["spec"]}
+	document["metadata"] = kept
+	for _, key := range []string{"status", "apiVersion", "kind"} {
+		delete(document, key)
+	}
+	return document
 }
 
 // lastApplied is the annotation in which kubectl apply records what it has sent.

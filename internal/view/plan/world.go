@@ -299,7 +299,8 @@ func (w *world) joins(m *v1alpha1.Machine) {
 	name := m.Labels[v1alpha1.LabelNode]
 	if rollout.IsInPlace(w.deployment) && w.nodes[name] == nil {
 		w.nodes[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID("node-" + name), Annotations: map[string]string{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()},
+			Name: name, UID: types.UID("node-" + name), Labels: map[string]string{v1alpha1.LabelMachineName: m.Name},
+			Annotations: map[string]string{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()},
 		}, Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID}}
 	}
 	w.setPhase(m, v1alpha1.MachineRunning)

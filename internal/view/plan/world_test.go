@@ -25,9 +25,16 @@ func measured() Durations {
 	}
 }
 
+// tester is a test, or one in a generated world.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // standing returns the input for a deployment whose machines all run, which the plan is asked
 // about.
-func standing(t *testing.T, replicas int32, change func(d *v1alpha1.MachineDeployment)) (Input, *v1alpha1.MachineDeployment) {
+func standing(t tester, replicas int32, change func(d *v1alpha1.MachineDeployment)) (Input, *v1alpha1.MachineDeployment) {
 	t.Helper()
 	labels := map[string]string{"name": "workers"}
 	d := &v1alpha1.MachineDeployment{
@@ -71,7 +78,9 @@ func standing(t *testing.T, replicas int32, change func(d *v1alpha1.MachineDeplo
 		in.Snapshot.Nodes = append(in.Snapshot.Nodes, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: m.Labels[v1alpha1.LabelNode], UID: types.UID("node-" + m.Name),
-				Labels:      map[string]string{corev1.LabelTopologyZone: fmt.Sprint("zone-", string(rune('a'+i%2)))},
+				Labels: map[string]string{
+					corev1.LabelTopologyZone: fmt.Sprint("zone-", string(rune('a'+i%2))), v1alpha1.LabelMachineName: m.Name,
+				},
 				Annotations: map[string]string{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()},
 			},
 			Spec: corev1.NodeSpec{ProviderID: m.Spec.ProviderID},

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/observe"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan/manifest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/text"
+)
+
+// mostOfFile is how many bytes a file may have: etcd stores no larger object.
+const mostOfFile = 4 << 20
+
+// planTimes are durations that the user knows.
+type planTimes struct{ join, deletion, drain, update time.Duration }
+
+// declare adds the flags.
+func (t *planTimes) declare(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&t.join, "create-time", 0, "how long a machine takes from its creation until its Node is healthy, instead of what "+
+		"replicas have measured")
+	cmd.Flags().DurationVar(&t.deletion, "delete-time", 0, "how long the deletion of a machine takes, with its drain")
+	cmd.Flags().DurationVar(&t.drain, "drain-time", 0, "how long the drain of a Node takes before it is updated")
+	cmd.Flags().DurationVar(&t.update, "update-time", 0, "how long an update of a Node takes after its drain; no replica measures it")
+}
+
+// over returns durations with those that the user knows.
+func (t planTimes) over(d plan.Durations) plan.Durations {
+	var given []string
+	for _, flag := range []struct {
+		name  string
+		value time.Duration
+		of    *plan.Distribution
+	}{
+		{"--create-time", t.join, &d.Run}, {"--delete-time", t.deletion, &d.Delete}, {"--drain-time", t.drain, &d.Drain},
+		{"--update-time", t.update, &d.Update},
+	} {
+		if flag.value > 0 {
+			*flag.of = plan.Exactly(flag.value)
+			given = append(given, flag.name)
+		}
+	}
+	if t.join > 0 {
+		d.Create = nil // it is a part of it
+	}
+	if len(given) > 0 {
+		d.Source = strings.TrimPrefix(d.Source+"; "+strings.Join(given, ", "), "; ")
+	}
+	return d
+}
+
+func newPlanCommand(p *program) *cobra.Command {
+	var file string
+	var from replicaSource
+	var times planTimes
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Show what a change of a MachineDeployment or MachineClass would do to machines before it is applied",
+		Long: help(`
+Show what a change would do before it is applied: which fields differ and what each of them does, which machines are replaced, in which
+order and why, how many exist at once and in which zones, which PodDisruptionBudgets block drains, what holds it, and how long it takes.
+Nothing is written. The file has one object as kubectl apply would get it.
+
+The plan is a simulation of the fleet's own decisions on the present objects. Times are those that replicas have measured since their
+start, read as by kubectl mcf top, or those of flags; without both there is an order and no time.`,
+			rightToRead,
+			"list machineclasses of "+v1alpha1.GroupName+" (role view)",
+			"get namespaces, "+rightToReadLeases+": holds of deletions",
+			"list nodes, pods and poddisruptionbudgets.policy of the target cluster: zones, and drains that are blocked",
+			rightsForReplicas+": times",
+			"what cannot be read is left out, but for MachineDeployments, MachineSets and Machines"),
+		Example: "  kubectl mcf plan -f workers.yaml\n" +
+			"  kubectl get mcd workers -o yaml | sed s/m5.large/m6.large/ | kubectl mcf plan -f - --create-time 3m --delete-time 2m",
+		Args: cobra.NoArgs,
+		RunE: run(func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usage("expected a file with the changed object: -f FILE, or -f - for standard input")
+			}
+			m, err := p.manifest(file)
+			if err != nil {
+				return err
+			}
+			return p.planOf(cmd, m, from, times)
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the changed object, as YAML or JSON; - is standard input")
+	p.outputFlag(cmd)
+	from.declare(cmd)
+	times.declare(cmd)
+	return cmd
+}
+
+// manifest reads the file of a change.
+func (p *program) manifest(file string) (manifest.Manifest, error) {
+	in := p.streams.In
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return manifest.Manifest{}, err
+		}
+		defer opened.Close() //nolint:errcheck // it is only read
+		in = opened
+	}
+	content, err := io.ReadAll(io.LimitReader(in, mostOfFile+1))
+	if err == nil && len(content) > mostOfFile {
+		err = fmt.Errorf("expected an object of at most %d MiB, and the file is larger", mostOfFile>>20)
+	}
+	if err != nil {
+		return manifest.Manifest{}, fmt.Errorf("read %s: %w", file, err)
+	}
+	m, err := manifest.Read(content)
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}
+
+// planOf prints the plan of a change.
+func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSource, times planTimes) error {
+	namespace, err := p.namespace()
+	if err != nil {
+		return err
+	}
+	if m.Namespace != "" && p.flags.Namespace != nil && *p.flags.Namespace != "" && m.Namespace != *p.flags.Namespace {
+		return usage("the file has the namespace %s, and --namespace is %s; leave one of them out", m.Namespace, *p.flags.Namespace)
+	}
+	r, err := p.reader()
+	if err != nil {
+		return err
+	}
+	s, err := r.Read(cmd.Context(), p.now(), observe.Scope{
+		Namespace: cmp.Or(m.Namespace, namespace), Machines: true, Classes: true, Namespaces: true, Leases: true, Nodes: true, Pods: true,
+	})
+	if err != nil {
+		return err
+	}
+	in := plan.Input{Snapshot: s, Settings: plan.DefaultSettings()}
+	in.Durations = times.over(p.durations(cmd.Context(), &in.Snapshot, from, times))
+	switch m.Kind {
+	case manifest.MachineDeployment:
+		return p.planDeployment(in, m, cmp.Or(m.Namespace, namespace))
+	case manifest.MachineClass:
+		return p.planClass(in, m, cmp.Or(m.Namespace, namespace))
+	default:
+		return usage("there are no plans of the kind %s yet", m.Kind)
+	}
+}
+
+// durations reads what replicas have measured. With all times of flags it reads nothing.
+func (p *program) durations(ctx context.Context, s *view.Snapshot, from replicaSource, times planTimes) plan.Durations {
+	if times.join > 0 && times.deletion > 0 {
+		return plan.Durations{}
+	}
+	connection, err := p.replicas(ctx, from)
+	if err != nil {
+		s.Missing = append(s.Missing, view.Missing{What: "Metrics", Why: err.Error()})
+		return plan.Durations{}
+	}
+	defer connection.close()
+	answers := connection.scrape(ctx, s, living(*s))
+	if len(answers) == 0 {
+		return plan.Durations{}
+	}
+	var all []string
+	for _, answer := range answers {
+		all = append(all, answer)
+	}
+	return plan.ReadDurations(all, "")
+}
+
+// invalid returns the error of an object that is not valid.
+func invalid(m manifest.Manifest, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	var all []error
+	for _, err := range errs {
+		all = append(all, err)
+	}
+	return fmt.Errorf("%s %s would not be valid, and the fleet would not act on it; correct the file:\n%w", m.Kind, m.Name, errors.Join(all...))
+}
+
+// planDeployment prints the plan of a change of a MachineDeployment.
+func (p *program) planDeployment(in plan.Input, m manifest.Manifest, namespace string) error {
+	var before *v1alpha1.MachineDeployment
+	if i := slices.IndexFunc(in.Snapshot.Deployments, func(d *v1alpha1.MachineDeployment) bool { return d.Name == m.Name }); i >= 0 {
+		before = in.Snapshot.Deployments[i]
+	}
+	after, err := manifest.Apply(m, before)
+	if err != nil {
+		return err
+	}
+	after.Namespace = namespace
+	if before != nil && before.DeletionTimestamp != nil {
+		return fmt.Errorf("machinedeployment %s is being deleted: a change has no effect any more; wait until it is gone", m.Name)
+	}
+	if err := invalid(m, validation.ValidateMachineDeployment(after)); err != nil {
+		return err
+	}
+	v, err := plan.OfDeployment(in, plan.Change{Before: before, After: after})
+	if err != nil {
+		return err
+	}
+	return p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+}
+
+// planClass prints the plan of a change of a MachineClass.
+func (p *program) planClass(in plan.Input, m manifest.Manifest, namespace string) error {
+	for _, missing := range in.Snapshot.Missing {
+		if missing.What == view.MissingClasses {
+			return fmt.Errorf("MachineClasses cannot be read: %s; it needs the right to %s", missing.Why, missing.Right)
+		}
+	}
+	var before *v1alpha1.MachineClass
+	if i := slices.IndexFunc(in.Snapshot.Classes, func(c *v1alpha1.MachineClass) bool { return c.Name == m.Name }); i >= 0 {
+		before = in.Snapshot.Classes[i]
+	}
+	after, err := manifest.Apply(m, before)
+	if err != nil {
+		return err
+	}
+	after.Namespace = namespace
+	if err := invalid(m, validation.ValidateMachineClass(after)); err != nil {
+		return err
+	}
+	v := plan.OfClass(in, plan.ClassChange{Before: before, After: after})
+	return p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
+)
+
+const (
+	timesOfPlan = "--create-time=3m --delete-time=90s"
+	withClass   = `apiVersion: machine.sapcloud.io/v1alpha1
+kind: MachineDeployment
+metadata: {name: workers}
+spec: {template: {spec: {class: {name: large}}}}
+`
+)
+
+// TestPlansOfChanges has plans of files, and of those that have none. Nothing is written.
+func TestPlansOfChanges(t *testing.T) {
+	folder := t.TempDir()
+	s := clusterOf(t, "plan.yaml")
+	var b strings.Builder
+	for _, tc := range []struct{ file, content, flags string }{
+		{"class.yaml", withClass, timesOfPlan},
+		{"json.yaml", withClass, timesOfPlan + " -o json"},
+		{"name.yaml", withClass, timesOfPlan + " -o name"},
+		{"new.yaml", `{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {name: spot, namespace: prod}, spec: {replicas: 2,
+  selector: {matchLabels: {name: spot}}, template: {metadata: {labels: {name: spot}}, spec: {class: {kind: MachineClass, name: small}}}}}`, timesOfPlan},
+		{"machineclass.yaml", `{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineClass, metadata: {name: small}, providerSpec: {size: huge},
+  provider: other, secretRef: {name: other}, nodeTemplate: {virtualCapacity: {example.org/x: "1"}}}`, timesOfPlan},
+		{"newclass.yaml", `{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineClass, metadata: {name: huge}, providerSpec: {}}`, timesOfPlan},
+		{"times.yaml", withClass, "--fleet-namespace=elsewhere"},
+		{"target.yaml", withClass, timesOfPlan + " --no-target"},
+		{"invalid.yaml", strings.Replace(withClass, "spec: {", "spec: {replicas: -1, strategy: {type: Sometimes}, ", 1), timesOfPlan},
+		{"field.yaml", strings.Replace(withClass, "spec: {template", "spec: {tempalte", 1), timesOfPlan},
+		{"several.yaml", withClass + "---\n" + withClass, timesOfPlan},
+		{"secret.yaml", "{apiVersion: v1, kind: Secret, metadata: {name: s}}", timesOfPlan},
+		{"namespace.yaml", strings.Replace(withClass, "name: workers", "name: workers, namespace: dev", 1), timesOfPlan},
+		{"missing.yaml", "", timesOfPlan},
+	} {
+		path := filepath.Join(folder, tc.file)
+		if tc.content != "" {
+			if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args := append([]string{"plan", "-f", path}, strings.Fields(tc.flags)...)
+		b.WriteString(strings.ReplaceAll(transcript(t, s, args...), folder+"/", ""))
+	}
+	b.WriteString(transcript(t, s, "plan"))
+	golden.Compare(t, "testdata/plans.txt", b.String())
+	if n := s.Writes(); n > 0 {
+		t.Errorf("%d writes: %q", n, s.Log())
+	}
+}
