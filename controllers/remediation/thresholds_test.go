@@ -60,6 +60,16 @@ func (n *namespaces) annotate(namespace, text string) {
 	}
 }
 
+// deny has Namespaces not be readable any more.
+func (n *namespaces) deny(namespace string) {
+	n.mu.Lock()
+	n.denied = true
+	n.mu.Unlock()
+	for _, changed := range n.changed {
+		changed(namespace)
+	}
+}
+
 // annotate sets the annotation of the MachineDeployment; "" removes it.
 func (b *bench) annotate(text string) {
 	d := b.deployment().DeepCopy()
@@ -277,9 +287,11 @@ func TestThresholdsWithoutTheRightToReadNamespaces(t *testing.T) {
 	withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
 		b.spaces.annotate("n", "not-ready=4")
 		b.spaces.mu.Lock()
-		b.spaces.known, b.spaces.denied = false, true
+		b.spaces.known = false // so that nothing is decided before the machines are counted
 		b.spaces.mu.Unlock()
 		b.show(s, 4, 6, time.Now().Add(-time.Hour))
+		b.wait(5 * time.Second)
+		b.spaces.deny("n")
 		b.wait(5 * time.Second)
 		if got := b.state(); got != isOpen {
 			t.Errorf("%s, want %s", got, isOpen)
