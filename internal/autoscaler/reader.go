@@ -36,6 +36,7 @@ type reader struct {
 	// is done in a namespace.
 	wall      func() time.Time
 	held, off func(namespace string) string
+	maxPods   func(namespace, deployment string) (n int64, ok bool)
 	// read counts a read by its result.
 	read func(result string)
 
@@ -107,11 +108,14 @@ func (r *reader) remember(name string, s snapshot) {
 // list reads a namespace: MachineDeployments first, so that a name which has left one of them is
 // that of a Machine that the list of Machines shows as being deleted.
 func (r *reader) list(ctx context.Context, name string) (*groups.Namespace, error) {
-	w := groups.World{Name: name, Sets: map[types.UID]types.UID{}, Held: r.held(name), Off: r.off(name)}
+	w := groups.World{Name: name, Sets: map[types.UID]types.UID{}, Held: r.held(name), Off: r.off(name), Pods: map[string]int64{}}
 	err := decode.EachPage(ctx, "MachineDeployments", r.machines.MachineDeployments(name).List, func(page *v1alpha1.MachineDeploymentList) {
 		for i := range page.Items {
 			if _, ok, _ := validation.NodeGroupOf(page.Items[i].Annotations); ok {
 				w.Deployments = append(w.Deployments, slim(&page.Items[i]))
+				if most, isSet := r.maxPods(name, page.Items[i].Name); isSet {
+					w.Pods[page.Items[i].Name] = most
+				}
 			}
 		}
 	})

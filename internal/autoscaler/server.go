@@ -63,6 +63,9 @@ type Config struct {
 	Off func(namespace string) string
 	// Held reports whether deletions are held in a namespace, and why.
 	Held func(namespace string) (why string, held bool)
+	// MaxPods returns how many pods the machine configuration of a MachineDeployment allows on a Node;
+	// it is not ok where that is not set. It has to be the same in all replicas.
+	MaxPods func(namespace, deployment string) (n int64, ok bool)
 	// Wall is the time of the control cluster, and Clock that of the process.
 	Wall, Clock clock.PassiveClock
 	Metrics     *Metrics
@@ -92,8 +95,8 @@ func New(cfg Config) (*Server, error) {
 		return why
 	}
 	r := &reader{
-		machines: cfg.Machines, clock: cfg.Clock, wall: cfg.Wall.Now, held: held, off: cfg.Off, read: cfg.Metrics.read,
-		last: lru.New(rememberedNamespaces),
+		machines: cfg.Machines, clock: cfg.Clock, wall: cfg.Wall.Now, held: held, off: cfg.Off, maxPods: cfg.MaxPods,
+		read: cfg.Metrics.read, last: lru.New(rememberedNamespaces),
 	}
 	w := &writer{
 		reader: r, machines: cfg.Machines, forUser: cfg.ForUser, wall: cfg.Wall.Now, held: held, off: cfg.Off,

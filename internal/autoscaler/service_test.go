@@ -86,6 +86,22 @@ func TestTheTemplateServesAllReleases(t *testing.T) {
 	}
 }
 
+// TestPodsOfTheTemplate: machine configuration decides, where it sets a number.
+func TestPodsOfTheTemplate(t *testing.T) {
+	f := newFleet(t, append(pool("pool", 0), pool("configured", 0)...)...)
+	c := f.client("n")
+	for id, want := range map[string]string{"pool": "110", "configured": "50"} {
+		answer, err := c.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
+		var node corev1.Node
+		if err == nil {
+			err = node.Unmarshal(answer.GetNodeBytes())
+		}
+		if got := node.Status.Allocatable.Pods().String(); err != nil || got != want {
+			t.Errorf("%s: %s pods, %v; want %s", id, got, err, want)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	f := newFleet(t, pool("pool", 0, func(d *v1alpha1.MachineDeployment) {
 		d.Annotations[v1alpha1.AnnotationUnneededTime] = "5m"

@@ -85,6 +85,7 @@ func (f *fleet) server() *Server {
 			}
 			return ""
 		},
+		MaxPods: func(_, deployment string) (int64, bool) { return 50, deployment == "configured" },
 		Off: func(string) string {
 			why, _ := f.off.Load().(string)
 			return why

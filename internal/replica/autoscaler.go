@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig/fold"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch/policy"
@@ -21,7 +22,7 @@ func newAutoscalers(d *deps, registerer prometheus.Registerer) (*autoscaler.Serv
 	registerer.MustRegister(metrics.Collectors()...)
 	return autoscaler.New(autoscaler.Config{
 		Machines: d.machines.MachineV1alpha1(), Reviews: d.control.AuthorizationV1(), ForUser: fence.ForUser,
-		Serves: d.unservedNamespace, Off: d.switchedOff, Held: d.holds.Held,
+		Serves: d.unservedNamespace, Off: d.switchedOff, Held: d.holds.Held, MaxPods: d.maxPods,
 		Wall: d.wall, Clock: d.wall.WithTickerAndDelayedExecution, Metrics: metrics,
 	})
 }
@@ -45,4 +46,20 @@ func (d *deps) switchedOff(namespace string) string {
 	}
 	return fmt.Sprintf("the Deployment %s/%s, which switches the fleet on there, has no replicas, or is not known yet",
 		namespace, policy.Deployment)
+}
+
+// maxPods returns how many pods the KubeletConfigs of the pool of a MachineDeployment allow on a
+// Node. It is only ok in a fleet with one target cluster for all namespaces, whose pools every
+// replica watches: all replicas have to answer alike.
+func (d *deps) maxPods(namespace, deployment string) (n int64, ok bool) {
+	if d.configs == nil || d.cluster == nil {
+		return 0, false
+	}
+	cache := d.configs.of("").cache
+	for _, pool := range cache.Pools() {
+		if ref := pool.Spec.MachineRef; ref != nil && ref.Namespace == namespace && ref.Name == deployment {
+			return fold.MaxPods(pool, cache.KubeletConfigs())
+		}
+	}
+	return 0, false
 }

@@ -7,9 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/externalgrpc"
 )
 
 // TestAutoscalers runs whole replicas, behind one Service, with doubles of upstream's
@@ -196,4 +198,33 @@ func (s *autoscaled) neverJoins() {
 	if m := s.machinesOf("zone-a"); m[0].Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
 		s.Errorf("machine %s does not run", m[0].Name)
 	}
+}
+
+// TestPodsOfANewNode: each replica answers with what the KubeletConfig of the pool of a
+// MachineDeployment sets.
+func TestPodsOfANewNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newAutoscaled(t, func(o *Options) { o.Configs.Enabled = true })
+		defer s.end()
+		s.pool("a", "d1", 0, 0, 10)
+		s.pool("a", "other", 0, 0, 10)
+		s.putPools("one")
+		s.start("fleet-0")
+		s.start("fleet-1")
+		s.becomes("slots are held", func() bool { return s.unowned() == 0 })
+		for range 2 { // connections lead to one replica after the other
+			c := s.connect("a")
+			for id, want := range map[string]int64{"d1": 50, "other": 110} {
+				answer, err := c.NodeGroupTemplateNodeInfo(t.Context(), &externalgrpc.NodeGroupTemplateNodeInfoRequest{Id: id})
+				var node corev1.Node
+				if err == nil {
+					err = node.Unmarshal(answer.GetNodeBytes())
+				}
+				if got := node.Status.Capacity.Pods().Value(); err != nil || got != want {
+					t.Errorf("%s: %d pods, %v; want %d", id, got, err, want)
+				}
+			}
+		}
+	})
 }

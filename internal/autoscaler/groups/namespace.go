@@ -55,6 +55,7 @@ type Namespace struct {
 	name    string
 	held    string
 	off     string
+	pods    map[string]int64
 	groups  []*group // by name
 	byName  map[string]*group
 	classes map[string]*v1alpha1.MachineClass
@@ -85,12 +86,15 @@ type World struct {
 	Held string
 	// Off is why the fleet does nothing in the namespace, "" if it does.
 	Off string
+	// Pods has how many pods the machine configuration of a MachineDeployment allows on a Node, by
+	// name; it has none where that is not set.
+	Pods map[string]int64
 }
 
 // NewNamespace returns the namespace that was read.
 func NewNamespace(w World) *Namespace {
 	n := &Namespace{
-		name: w.Name, held: w.Held, off: w.Off, sets: w.Sets, byName: map[string]*group{}, byUID: map[types.UID]*group{},
+		name: w.Name, held: w.Held, off: w.Off, pods: w.Pods, sets: w.Sets, byName: map[string]*group{}, byUID: map[types.UID]*group{},
 		classes: map[string]*v1alpha1.MachineClass{}, machines: map[string]Machine{}, byProvider: map[string][]string{},
 	}
 	for _, d := range w.Deployments {

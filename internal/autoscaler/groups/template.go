@@ -25,7 +25,8 @@ const (
 
 // Template returns a Node like those that the group would have next: that of the class, with the
 // labels, annotations and taints of the MachineDeployment. It has none of the labels that the fleet
-// adds to Nodes. Errors: a RefusedError; Unimplemented while the class does not describe its Nodes.
+// adds to Nodes. Its machine configuration decides how many pods it may have, where that is set.
+// Errors: a RefusedError; Unimplemented while the class does not describe its Nodes.
 func (n *Namespace) Template(id string) (*corev1.Node, error) {
 	g, err := n.group(id)
 	if err != nil {
@@ -51,6 +52,9 @@ func (n *Namespace) Template(id string) (*corev1.Node, error) {
 		return t.Key == v1alpha1.TaintPreferNoSchedule || t.Key == v1alpha1.TaintPreserved
 	})
 	node.Status.Capacity = capacityOf(of)
+	if most, isSet := n.pods[id]; isSet {
+		node.Status.Capacity[corev1.ResourcePods] = *resource.NewQuantity(most, resource.DecimalSI)
+	}
 	node.Status.Allocatable = node.Status.Capacity.DeepCopy()
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	return node, nil

@@ -109,6 +109,22 @@ func WithoutDefault(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.Kubele
 	return f
 }
 
+// MaxPods returns how many pods the KubeletConfigs of a pool allow on a Node. It is not ok if they
+// set no number, or one of them is invalid: then Nodes have the number of the pool's default.
+func MaxPods(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.KubeletConfig) (n int64, ok bool) {
+	settings := map[string]any{}
+	for _, c := range Select(pool, configs) {
+		changes, err := read(c)
+		if err != nil {
+			return 0, false
+		}
+		settings = merged(settings, changes)
+	}
+	number, _ := settings["maxPods"].(json.Number)
+	n, err := number.Int64()
+	return n, err == nil && n > 0 // a kubelet takes 0 for no number
+}
+
 // mostBlockers is how many names a message lists.
 const mostBlockers = 5
 

@@ -146,6 +146,30 @@ func TestFoldResultIsSelectedAndRendered(t *testing.T) {
 	}
 }
 
+func TestMaxPods(t *testing.T) {
+	other := config("other", 0, `{"maxPods":9}`)
+	other.Spec.MachineConfigPoolSelector.MatchLabels["pool"] = "other"
+	for name, tc := range map[string]struct {
+		configs []*v1alpha1.KubeletConfig
+		want    int64 // 0 for none
+	}{
+		"none":                       {},
+		"of another pool":            {configs: []*v1alpha1.KubeletConfig{other}},
+		"another setting":            {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"serializeImagePulls":false}`)}},
+		"one":                        {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":50}`)}, want: 50},
+		"the last of two":            {configs: []*v1alpha1.KubeletConfig{config("b", 1, `{"maxPods":60}`), config("a", 2, `{"maxPods":50}`)}, want: 60},
+		"removed by a later one":     {configs: []*v1alpha1.KubeletConfig{config("a", 2, `{"maxPods":50}`), config("b", 1, `{"maxPods":null}`)}},
+		"0, which a kubelet ignores": {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":0}`)}},
+		"one is invalid":             {configs: []*v1alpha1.KubeletConfig{config("a", 2, `{"maxPods":50}`), config("b", 1, `{"maxPods":true}`)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, ok := MaxPods(pool(), tc.configs); got != tc.want || ok != (tc.want > 0) {
+				t.Errorf("got %d, %t; want %d", got, ok, tc.want)
+			}
+		})
+	}
+}
+
 func TestStatus(t *testing.T) {
 	good, bad := v1alpha1.KubeletConfigPoolStatus{
 		Name: "a", MachineConfig: "99-a-kubelet-managed",
