@@ -98,6 +98,8 @@ func (o *options) declareServing(g *flags.Group) {
 	g.Bool(&o.server.MetricsAuthorization, "metrics-authorization", false,
 		"serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); "+
 			"health is served to all; without it metrics are served to all, and /debug on loopback addresses only")
+	g.Bool(&o.ServePage, "page", o.ServePage, "serve a read-only page of the whole fleet at /page/: with --metrics-authorization to those "+
+		"who log in with a token of a user whom the control cluster's RBAC lets get /page/, without it on loopback addresses only")
 	g.List(&o.MetricsByMachine, "metrics-by-machine", o.MetricsByMachine,
 		"names, separated by commas, of the metrics with a series for each machine that are served: "+strings.Join(telemetry.SeriesByMachine(),
 			", ")+"; "+allMetrics+" means all of them, empty none; the default are those of machines that have failed")

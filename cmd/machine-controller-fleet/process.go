@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/serving"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -64,10 +66,14 @@ func run(ctx context.Context, o options) error {
 	}
 	defer f.Close()
 	o.server.Profiling = o.server.Profiling || o.Fleet.DebugHooks
-	metrics, debug := serving.Guards(o.server, serving.NewReviewer(f.ControlClient(), clock.RealClock{}))
+	reviews := serving.NewReviewer(f.ControlClient(), clock.RealClock{})
+	metrics, debug := serving.Guards(o.server, reviews)
 	all := serving.Pages{
 		Metrics: serving.ServeMetrics(registry, registry, klog.FromContext(ctx)), Debug: serving.ServeDebug(o.server, f.DebugPages()),
 		Statusz: zpages.Statusz(statusOf(f, started, build)), Flagz: zpages.Flagz(component, o.values),
+	}
+	if all.Page, err = newPage(ctx, f, o, reviews); err != nil {
+		return err
 	}
 	server, err := serving.Serve(ctx, o.server, all.Guarded(metrics, debug), serving.Health{Live: f.Live, Ready: f.Ready})
 	if err != nil {
@@ -79,6 +85,25 @@ func run(ctx context.Context, o options) error {
 	}
 	// The hand-over of slots needs a context that outlives the request to leave.
 	return f.Run(context.WithoutCancel(ctx), ctx.Done())
+}
+
+// newPage returns the page of the fleet, which computes what it shows until ctx ends; nil if it is
+// not served.
+func newPage(ctx context.Context, f *replica.Replica, o options, reviews *serving.Reviewer) (http.Handler, error) {
+	source := f.PageSource()
+	if source == nil {
+		return nil, nil //nolint:nilnil // it is switched off
+	}
+	cfg := page.Config{Source: source, Clock: clock.RealClock{}}
+	if o.server.MetricsAuthorization {
+		cfg.Access = reviews
+	}
+	served, err := page.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	go served.Run(ctx)
+	return served, nil
 }
 
 // serveAutoscalers listens for cluster-autoscalers if they are served, and serves them until ctx
@@ -101,13 +126,17 @@ func serveAutoscalers(ctx context.Context, f *replica.Replica, o serving.MutualO
 
 // statusOf returns what /statusz shows.
 func statusOf(f *replica.Replica, started time.Time, build buildinfo.Info) zpages.Status {
+	paths := serving.Paths()
+	if f.PageSource() != nil {
+		paths = append(paths, page.Path)
+	}
 	return zpages.Status{
 		Component: component,
 		Started:   started,
 		Now:       time.Now,
 		GoVersion: build.Go,
 		Version:   build.Version,
-		Paths:     serving.Paths(),
+		Paths:     paths,
 		More:      f.StatusRows,
 	}
 }

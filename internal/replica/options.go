@@ -45,6 +45,8 @@ type Options struct {
 
 	// ServeAutoscalers has the replica answer cluster-autoscalers.
 	ServeAutoscalers bool
+	// ServePage has the replica read the objects that the page of the fleet shows, while it is open.
+	ServePage bool
 
 	// MetricsByMachine are the metrics with a series for each machine that are served.
 	MetricsByMachine []string
@@ -59,6 +61,7 @@ func DefaultOptions() Options {
 		ConcurrentSyncs:     200,
 		MetricsByMachine:    telemetry.SeriesByFailedMachine(),
 		MCMWorkqueueMetrics: true,
+		ServePage:           true,
 		Targets: TargetOptions{
 			Select:  bynamespace.Selection{Secret: "machine-controller-fleet-target"},
 			Refused: access.Local(),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler"
+	pagewatch "github.com/machine-controller-fleet/machine-controller-fleet/internal/page/watch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 )
@@ -52,6 +53,7 @@ type Replica struct {
 	slots       *slots
 	running     []controller
 	autoscalers *autoscaler.Server
+	page        *pagewatch.Watch // nil unless Options.ServePage
 	apiServers  check.Servers
 	events      events.EventBroadcaster
 }
@@ -87,6 +89,10 @@ func New(o Options, around Environment) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
+	shown, err := newPageSource(d)
+	if err != nil {
+		return nil, err
+	}
 	return &Replica{
 		session:     d.session,
 		clients:     d.clients,
@@ -94,6 +100,7 @@ func New(o Options, around Environment) (*Replica, error) {
 		slots:       d.slots,
 		running:     all.running,
 		autoscalers: autoscalers,
+		page:        shown,
 		apiServers:  servers,
 		events:      d.broadcaster,
 	}, nil

@@ -1,0 +1,101 @@
+package model
+
+import (
+	"math"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
+)
+
+// Fleet is the state of replicas and slots.
+type Fleet struct {
+	Name     string    `json:"name"`
+	Leader   string    `json:"leader,omitempty"`
+	ShardBy  string    `json:"shardBy,omitempty"`
+	Hold     string    `json:"hold,omitempty"`
+	Replicas []Replica `json:"replicas"`
+	// Slots by their numbers. Holder and Assigned are indexes in Replicas, -1 without one.
+	Slots []Slot `json:"slots"`
+	Held  int    `json:"held"`
+	Lives int    `json:"lives"`
+}
+
+// Replica is a replica. State is "Lives", "Leads", "Unfit", "Leaving", "Silent" or "Left".
+type Replica struct {
+	Name     string  `json:"name"`
+	State    string  `json:"state"`
+	Why      string  `json:"why,omitempty"`
+	Capacity float64 `json:"capacity"`
+	Slots    int     `json:"slots"`
+	Weight   int64   `json:"machines"`
+}
+
+// Slot is a slot. Held is the most frequent state, and is "".
+type Slot struct {
+	Number   int    `json:"n"`
+	State    string `json:"s,omitempty"`
+	Holder   int    `json:"h"`
+	Assigned int    `json:"a"`
+	Weight   int64  `json:"w,omitempty"`
+}
+
+func fleetOf(f view.Fleet) Fleet {
+	is := Fleet{
+		Name: f.Name, Leader: f.Leader, ShardBy: f.ShardBy, Hold: bounded.Text(f.Hold, mostText), Replicas: []Replica{}, Slots: []Slot{},
+	}
+	at := map[string]int{}
+	for _, r := range f.Replicas {
+		at[r.Name] = len(is.Replicas)
+		is.Replicas = append(is.Replicas, replicaOf(r))
+		if r.Lives {
+			is.Lives++
+		}
+	}
+	index := func(replica string) int {
+		if i, known := at[replica]; known {
+			return i
+		}
+		return -1
+	}
+	for _, slot := range f.Slots {
+		one := Slot{Number: slot.Number, Holder: index(slot.Replica), Assigned: index(slot.Assigned), Weight: slot.Weight}
+		switch slot.State {
+		case view.Held:
+			is.Held++
+		case view.Moving:
+			is.Held++
+			one.State = string(slot.State)
+		case view.Silent, view.Quarantined, view.Unowned:
+			one.State = string(slot.State)
+		}
+		is.Slots = append(is.Slots, one)
+	}
+	return is
+}
+
+// silentFor is from when on the silence of a replica is shown: renewals are two seconds apart.
+const silentFor = 5 * time.Second
+
+func replicaOf(r view.Replica) Replica {
+	is := Replica{Name: r.Name, State: "Lives", Capacity: r.Capacity, Slots: r.Slots, Weight: r.Weight}
+	if math.IsNaN(r.Capacity) || math.IsInf(r.Capacity, 0) {
+		is.Capacity = 0 // JSON has no such numbers, and a Lease any text
+	}
+	switch {
+	case r.Session == "":
+		is.State = "Left"
+	case !r.Lives:
+		is.State, is.Why = "Silent", "its session Lease was not renewed for "+r.Silent.Duration.String()
+	case r.Unfit != "":
+		is.State, is.Why = "Unfit", bounded.Text(r.Unfit, mostText)
+	case r.Leaving:
+		is.State, is.Why = "Leaving", "it hands over its slots and exits"
+	case r.Leads:
+		is.State = "Leads"
+	}
+	if r.Lives && r.Silent.Duration >= silentFor {
+		is.Why = "its session Lease was not renewed for " + r.Silent.Duration.String()
+	}
+	return is
+}

@@ -1,0 +1,183 @@
+package model_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page/model"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page/pagetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func encode(t *testing.T, in model.Input) model.Encoded {
+	t.Helper()
+	e, err := model.Of(in).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestState compares all that is sent about a small fleet in which everything happens at once.
+func TestState(t *testing.T) {
+	in := pagetest.NewWorld(90, now).Read()
+	text, err := json.MarshalIndent(encode(t, in).Whole(), "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, "testdata/state.json", string(text)+"\n")
+}
+
+// client has what a viewer has after messages, as the page applies them.
+type client struct {
+	sections map[string]string
+	tiles    map[string]model.Tile
+}
+
+func (c *client) apply(m model.Message) {
+	if m.Whole || c.tiles == nil {
+		c.sections, c.tiles = map[string]string{}, map[string]model.Tile{}
+	}
+	for name, section := range m.Sections {
+		c.sections[name] = string(section)
+	}
+	for _, g := range m.Machines {
+		key := g.Namespace + "/" + g.Pool + "/"
+		for _, name := range g.Gone {
+			delete(c.tiles, key+name)
+		}
+		for _, tile := range g.Tiles {
+			c.tiles[key+tile.Name] = tile
+		}
+	}
+}
+
+// TestChangesLeadToTheSameState: a viewer that gets each change, one that misses some, and one that
+// begins later have the same.
+func TestChangesLeadToTheSameState(t *testing.T) {
+	world := pagetest.NewWorld(400, now)
+	before := encode(t, world.Read())
+	var each, some client
+	each.apply(before.Whole())
+	some.apply(before.Whole())
+	seen := before
+	for i := range 12 {
+		world.Step(i, 7, now.Add(time.Duration(i)*time.Second))
+		world.Change(func(in *model.Input) {
+			in.Machines = in.Machines[1:]
+			moved := in.Machines[30+i].DeepCopy()
+			moved.OwnerReferences = nil
+			in.Machines = append([]*v1alpha1.Machine{moved}, append(in.Machines[:30+i:30+i], in.Machines[31+i:]...)...)
+		})
+		after := encode(t, world.Read())
+		each.apply(model.Change(before, after))
+		if i%5 == 4 {
+			some.apply(model.Change(seen, after))
+			seen = after
+		}
+		before = after
+	}
+	some.apply(model.Change(seen, before))
+	var late client
+	late.apply(before.Whole())
+	if len(late.tiles) != 388 {
+		t.Errorf("%d tiles, want 388", len(late.tiles))
+	}
+	for name, other := range map[string]client{"each change": each, "some changes": some} {
+		if diff := cmp.Diff(late, other, cmp.AllowUnexported(client{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestNothingHasChanged: an equal state has no message, also when the time has gone on.
+func TestNothingHasChanged(t *testing.T) {
+	in := pagetest.NewWorld(100, now).Read()
+	before := encode(t, in)
+	in.Now = now.Add(2 * time.Second)
+	for _, l := range in.Leases {
+		at := metav1.NewMicroTime(l.Spec.RenewTime.Add(2 * time.Second))
+		l.Spec.RenewTime = &at
+	}
+	if m := model.Change(before, encode(t, in)); !m.IsEmpty() {
+		text, _ := json.Marshal(m)
+		t.Errorf("got %s", text)
+	}
+}
+
+// TestStateIsBounded: of very many objects with very long texts only a part is shown, and all are
+// counted.
+func TestStateIsBounded(t *testing.T) {
+	const machines = model.MostTiles + 500
+	in := pagetest.NewWorld(machines, now).Read()
+	long := strings.Repeat("x", 100_000)
+	for i, m := range in.Machines {
+		if i%2 == 0 {
+			m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
+			m.Status.LastOperation.Description = long
+		}
+	}
+	for i := range 3000 {
+		d := in.Deployments[0].DeepCopy()
+		d.Name, d.UID = fmt.Sprintf("%s-%d", d.Name, i), ""
+		in.Deployments = append(in.Deployments, d)
+	}
+	s := model.Of(in)
+	if s.Counts.Machines != machines || s.Counts.Tiles != model.MostTiles || len(s.Tiles) != model.MostTiles {
+		t.Errorf("%d machines, %d tiles counted, %d tiles", s.Counts.Machines, s.Counts.Tiles, len(s.Tiles))
+	}
+	if len(s.Rollouts.Rows) != model.MostRows || s.Rollouts.All < 3000 {
+		t.Errorf("%d rollouts of %d", len(s.Rollouts.Rows), s.Rollouts.All)
+	}
+	e, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(e.Whole())
+	if err != nil || len(text) > 5<<20 {
+		t.Errorf("%d bytes; %v", len(text), err)
+	}
+}
+
+// TestAbsurdNumbersAreEncoded: a Lease has any text.
+func TestAbsurdNumbersAreEncoded(t *testing.T) {
+	in := pagetest.NewWorld(1, now).Read()
+	for i, l := range in.Leases {
+		l.Annotations[v1alpha1.AnnotationCapacity] = fmt.Sprint([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[i%3])
+		l.Annotations[v1alpha1.AnnotationWeight] = "9223372036854775807"
+	}
+	encode(t, in)
+}
+
+func BenchmarkState10000(b *testing.B) {
+	in := pagetest.NewWorld(10_000, now).Read()
+	before, _ := model.Of(in).Encode()
+	b.ReportAllocs()
+	for b.Loop() {
+		after, err := model.Of(in).Encode()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if m := model.Change(before, after); !m.IsEmpty() {
+			b.Fatal("it has changed")
+		}
+	}
+}
+
+func BenchmarkWhole10000(b *testing.B) {
+	e, _ := model.Of(pagetest.NewWorld(10_000, now).Read()).Encode()
+	for b.Loop() {
+		text, _ := json.Marshal(e.Whole())
+		b.ReportMetric(float64(len(text)), "bytes/viewer")
+	}
+}

@@ -1,0 +1,267 @@
+package page
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
+)
+
+// Path is below which the page is served, and what a client needs the right to get.
+const Path = "/page/"
+
+//go:embed static
+var files embed.FS
+
+const (
+	cookieName = "__Host-fleet-page"
+	// mostForm is how many bytes the form of a login has.
+	mostForm = 32 << 10
+	// loginsPerSecond and loginsInBurst bound the logins that are tried, of all clients together.
+	loginsPerSecond, loginsInBurst = 1, 10
+	// policy is the Content-Security-Policy of all answers.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
+		"base-uri 'none'; frame-ancestors 'none'"
+)
+
+// Access decides who may see the page.
+type Access interface {
+	// Review returns the status for the bearer of a token: OK, Unauthorized, Forbidden, or another one
+	// where that is not known.
+	Review(ctx context.Context, token, verb, path string) (status int, err error)
+}
+
+// Config has the parts of a Page. Source and Clock are required.
+type Config struct {
+	Source Source
+	Clock  clock.WithTicker
+	// Access is nil where clients on loopback addresses may see the page, without a login.
+	Access Access
+}
+
+// Validate reports what is missing.
+func (c Config) Validate() error { return required.Fields(c, "Access") }
+
+// Page serves the page. New returns one.
+type Page struct {
+	cfg      Config
+	hub      *hub
+	sessions *sessions
+	logins   flowcontrol.PassiveRateLimiter
+	origin   *http.CrossOriginProtection
+	mux      *http.ServeMux
+	closed   chan struct{} // when the process ends
+}
+
+// New returns a Page. Errors: required fields are missing.
+func New(cfg Config) (*Page, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Page{
+		cfg: cfg, hub: newHub(cfg.Source, cfg.Clock), sessions: newSessions(cfg.Clock), origin: http.NewCrossOriginProtection(),
+		logins: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(loginsPerSecond, loginsInBurst, cfg.Clock),
+		mux:    http.NewServeMux(), closed: make(chan struct{}),
+	}
+	static, err := fs.Sub(files, "static")
+	if err != nil {
+		return nil, err
+	}
+	served := http.StripPrefix(Path, http.FileServerFS(static))
+	for _, name := range []string{"app.js", "tiles.js", "tables.js", "style.css", "icon.svg"} {
+		p.mux.Handle("GET "+Path+name, served)
+	}
+	p.mux.HandleFunc("GET "+Path+"{$}", p.index)
+	p.mux.HandleFunc("GET "+Path+"events", p.guarded(p.stream))
+	p.mux.HandleFunc("POST "+Path+"login", p.login)
+	p.mux.HandleFunc("POST "+Path+"logout", p.logout)
+	return p, nil
+}
+
+// Run computes what viewers see, while there are any, until ctx ends.
+func (p *Page) Run(ctx context.Context) {
+	defer close(p.closed)
+	p.hub.run(ctx)
+}
+
+// ServeHTTP serves the page.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+		"X-Frame-Options": "DENY",
+	} {
+		w.Header().Set(name, value)
+	}
+	if p.cfg.Access == nil && !isLocal(r) {
+		http.Error(w, "expected a connection to a loopback address, as kubectl port-forward opens it, and one in the URL; "+
+			"--metrics-authorization serves this page to others", http.StatusForbidden)
+		return
+	}
+	if err := p.origin.Check(r); err != nil {
+		http.Error(w, "expected a request of this page itself, got one of another site", http.StatusForbidden)
+		return
+	}
+	p.mux.ServeHTTP(w, r)
+}
+
+// isLocal reports whether a client is on a loopback address and has addressed one: a name that an
+// attacker has resolve to one would give its site access by the browser of a user.
+func isLocal(r *http.Request) bool {
+	here, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if here == nil || !isLoopback(here.String()) || !isLoopback(r.RemoteAddr) || r.Header.Get("Forwarded") != "" ||
+		r.Header.Get("X-Forwarded-For") != "" {
+		return false
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	address, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// isLoopback reports whether an address with a port is one of the loopback interface.
+func isLoopback(address string) bool {
+	parsed, err := netip.ParseAddrPort(address)
+	return err == nil && parsed.Addr().Unmap().IsLoopback()
+}
+
+// status returns the HTTP status of a request: OK when its sender may see the page.
+func (p *Page) status(r *http.Request) int {
+	if p.cfg.Access == nil {
+		return http.StatusOK
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		cookie, err := r.Cookie(cookieName)
+		if err != nil {
+			return http.StatusUnauthorized
+		}
+		token = p.sessions.token(cookie.Value)
+	}
+	return p.review(r, strings.TrimSpace(token))
+}
+
+func (p *Page) review(r *http.Request, token string) int {
+	if token == "" {
+		return http.StatusUnauthorized
+	}
+	status, err := p.cfg.Access.Review(r.Context(), token, "get", Path)
+	if err != nil {
+		klog.FromContext(r.Context()).V(2).Info("Request could not be reviewed", "path", Path, "err", err)
+	}
+	return status
+}
+
+// guarded returns a handler that serves those who may see the page.
+func (p *Page) guarded(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if status := p.status(r); status != http.StatusOK {
+			http.Error(w, problem(status), status)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// index serves the page, or the form of the login.
+func (p *Page) index(w http.ResponseWriter, r *http.Request) {
+	if status := p.status(r); status != http.StatusOK {
+		p.form(w, status, "")
+		return
+	}
+	p.html(w, http.StatusOK, "index.html", p.signOut())
+}
+
+// signOut returns the button that ends a session; "" where there are none.
+func (p *Page) signOut() string {
+	if p.cfg.Access == nil {
+		return ""
+	}
+	return `<form method="post" action="/page/logout"><button>Sign out</button></form>`
+}
+
+// form serves the form of the login.
+func (p *Page) form(w http.ResponseWriter, status int, what string) {
+	if status == http.StatusForbidden {
+		what = problem(status)
+	}
+	p.html(w, status, "login.html", what)
+}
+
+// html serves a file with a text in it, one of this package's.
+func (p *Page) html(w http.ResponseWriter, status int, name, text string) {
+	content, err := files.ReadFile("static/" + name)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(strings.ReplaceAll(string(content), "<!-- text -->", text)))
+}
+
+// problem returns why a request is not served.
+func problem(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "The API server of the control cluster does not know this token. Is it one of that cluster, and still valid?"
+	case http.StatusForbidden:
+		return "This user may not see the page: bind the ClusterRole …:page-reader of the chart, which allows to get /page/."
+	case http.StatusTooManyRequests:
+		return "Too many logins have been tried. Try again in a few seconds."
+	}
+	return "The API server of the control cluster does not say whether this user may see the page. Try again."
+}
+
+// login begins a session for the bearer of a token.
+func (p *Page) login(w http.ResponseWriter, r *http.Request) {
+	if p.cfg.Access == nil {
+		http.Redirect(w, r, Path, http.StatusSeeOther)
+		return
+	}
+	if r.TLS == nil && !isLocal(r) {
+		http.Error(w, "expected HTTPS, or a loopback address, for a login: a token must not be sent in clear text; see --tls-self-signed",
+			http.StatusForbidden)
+		return
+	}
+	if !p.logins.TryAccept() {
+		p.form(w, http.StatusTooManyRequests, problem(http.StatusTooManyRequests))
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	if status := p.review(r, token); status != http.StatusOK {
+		p.form(w, status, problem(status))
+		return
+	}
+	p.setCookie(w, p.sessions.begin(token), sessionFor)
+	http.Redirect(w, r, Path, http.StatusSeeOther)
+}
+
+// logout ends a session.
+func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(cookieName); err == nil {
+		p.sessions.end(cookie.Value)
+	}
+	p.setCookie(w, "", -time.Second)
+	http.Redirect(w, r, Path, http.StatusSeeOther)
+}
+
+func (p *Page) setCookie(w http.ResponseWriter, value string, age time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: cookieName, Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true, Secure: true,
+		SameSite: http.SameSiteStrictMode,
+	})
+}
