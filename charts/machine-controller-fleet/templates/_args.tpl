@@ -42,6 +42,7 @@ the flag, such as access, a volume or a probe, would not follow. A file of flags
 - {name: tls-private-key-file, value: {{ if .Values.tls.secretName }}/etc/fleet/tls/tls.key{{ end }}}
 - {name: tls-self-signed, value: {{ with include "fleet.selfSigned" . }}{{ . | quote }}{{ end }}}
 - {name: metrics-authorization, value: {{ .Values.metrics.authorization | quote }}}
+- {name: page, value: {{ if not .Values.page.enabled }}"false"{{ end }}}
 - {name: metrics-by-machine, value: {{ join "," .Values.metrics.byMachine | quote }}}
 - {name: mcm-workqueue-metrics, value: {{ if not .Values.metrics.mcmWorkqueue }}"false"{{ end }}}
 - {name: autoscaler-port, value: {{ if .Values.autoscalers.enabled }}{{ include "fleet.autoscalerPort" . | quote }}{{ end }}}
