@@ -194,6 +194,10 @@ autoscaler-e2e: build ## Have upstream's cluster-autoscaler scale fleets for pen
 	@[ -x "$(AUTOSCALER)" ] || { echo "autoscaler-e2e: expected AUTOSCALER to be the path of a cluster-autoscaler with the provider externalgrpc, got '$(AUTOSCALER)'" >&2; exit 2; }
 	@AUTOSCALER="$(abspath $(AUTOSCALER))" AUTOSCALER_LONG=1 go test -tags e2e -count=1 -timeout 25m -v ./e2e -run TestUpstreamAutoscaler
 
+.PHONY: page-e2e
+page-e2e: ## Test the page of the fleet in a headless Chromium, some 2 min; needs npm and Chromium: CHROMIUM (/usr/bin/chromium)
+	@hack/page-e2e.sh
+
 .PHONY: scale-e2e
 scale-e2e: build ## Scale a fleet by its load with KEDA and a real Prometheus, some 6 min, the first time an hour more; needs root; bin/scaling.csv and .svg
 	@hack/build-helm.sh
