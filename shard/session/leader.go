@@ -113,9 +113,9 @@ func (l *leadership) endLeading(ctx context.Context) {
 	klog.FromContext(ctx).Info("Stopped leading")
 }
 
-// Get returns the leader Lease, as the API server has it or as newerLeader. This session's settings were compared with those of the fleet before
-// it acted, so other settings on the Lease are an edit, which the next write of the leader
-// replaces.
+// Get returns the leader Lease, as the API server has it or as newerLeader. This session's settings
+// were compared with those of the fleet before it acted, so other settings on the Lease are an
+// edit, which the next write of the leader replaces.
 func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	lease := l.newerLeader()
 	if lease == nil {
@@ -130,9 +130,9 @@ func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	return resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec), []byte(string(lease.UID) + "/" + lease.ResourceVersion), nil
 }
 
-// newerLeader returns the leader Lease as the watch shows it, when another session has it and it has
-// changed since it was last read; otherwise nil. It is news only that this leader lives: a session
-// that may lead, because the Lease is free or has not changed for long, reads it first.
+// newerLeader returns the leader Lease as the watch shows it, when another session has it and it
+// has changed since it was last read; otherwise nil. It is news only that this leader lives: a
+// session that may lead, because the Lease is free or has not changed for long, reads it first.
 func (l *leaderLock) newerLeader() *coordinationv1.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
