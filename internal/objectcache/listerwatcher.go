@@ -65,7 +65,11 @@ func (*ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	options.LabelSelector = l.Selector
-	return l.Health.list(ctx, l, options)
+	list, err := l.Health.list(ctx, l, options)
+	if err == nil {
+		trimAll(list)
+	}
+	return list, err
 }
 
 // WatchWithContext watches. Errors are the source's, and io.EOF after the end of ctx: reflectors

@@ -107,14 +107,14 @@ func (m *Mirror[T]) Replace(list []any, _ string) error {
 // Resync does nothing.
 func (*Mirror[T]) Resync() error { return nil }
 
-// Received returns an object from a watch, a T or a *decode.Failure, without its managed fields,
-// which are not needed and are about half of its size. Errors: the object is of another type.
+// Received returns an object from a watch, a T or a *decode.Failure, without what Trim removes.
+// Errors: the object is of another type.
 func Received[T metav1.Object](obj any) (metav1.Object, error) {
 	switch seen := obj.(type) {
 	case *decode.Failure:
 		return seen.Small(), nil
 	case T:
-		seen.SetManagedFields(nil)
+		Trim(seen)
 		return seen, nil
 	}
 	var want T

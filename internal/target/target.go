@@ -115,8 +115,8 @@ func New(client kubernetes.Interface) *Cluster {
 	}
 }
 
-// mostWritten is how much memory a Node takes at most that Wrote remembers. One takes some 16 kB
-// without its images.
+// mostWritten is how much memory a Node takes at most that Wrote remembers. One takes some 10 kB
+// when it is trimmed.
 const mostWritten = 128 << 10
 
 // Wrote remembers the Node that the API server returned for a write of a Node. What it returned of
@@ -124,7 +124,7 @@ const mostWritten = 128 << 10
 // again, and the cache shows the second soon.
 func (c *Cluster) Wrote(sent, returned *corev1.Node) {
 	small := *returned
-	small.ManagedFields, small.Status.Images, small.Status.VolumesInUse = nil, nil, nil
+	objectcache.Trim(&small)
 	if sent.UID == returned.UID && objectcache.SizeOf(&small) <= mostWritten {
 		c.Written.Wrote(&small)
 	}

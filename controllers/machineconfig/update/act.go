@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
@@ -42,7 +43,8 @@ func (c *Controller) write(ctx context.Context, node *corev1.Node, change func(n
 	if err != nil {
 		return nil, fmt.Errorf("write Node %s: %w", node.Name, err)
 	}
-	return small(written), nil
+	objectcache.Trim(written)
+	return written, nil
 }
 
 // assign writes the assignments of the verdict, each in one patch with the end of the taint. The

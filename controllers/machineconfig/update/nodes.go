@@ -118,7 +118,7 @@ func (w *watches) step(ctx context.Context, running *sync.WaitGroup) {
 
 func (w *watches) watch(ctx context.Context, pool string, one *watched) {
 	objectcache.Watch(ctx, "Nodes of MachineConfigPool "+pool, objectcache.From(w.nodes), one.selector, &objectcache.Mirror[*corev1.Node]{
-		Store: one.nodes, Mine: one.nodes.Each, Keep: func(node *corev1.Node) (*corev1.Node, bool) { return small(node), true },
+		Store: one.nodes, Mine: one.nodes.Each,
 		Listed: func() {
 			w.mu.Lock()
 			one.isListed = true
@@ -126,12 +126,6 @@ func (w *watches) watch(ctx context.Context, pool string, one *watched) {
 			w.changed(pool)
 		},
 	})
-}
-
-// small returns a Node without what is large and not needed. It changes the Node.
-func small(node *corev1.Node) *corev1.Node {
-	node.ManagedFields, node.Status.Images = nil, nil
-	return node
 }
 
 // list returns the Nodes that a selector selects as the API server has them, of which keep returns
@@ -151,7 +145,8 @@ func (w *watches) list(
 	}, func(page *corev1.NodeList) {
 		for i := range page.Items {
 			if node := &page.Items[i]; keep(node) {
-				nodes = append(nodes, small(node))
+				objectcache.Trim(node)
+				nodes = append(nodes, node)
 				kept += objectcache.SizeOf(node)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 
 const (
 	// bytesOfTarget and bytesOfMachine bound the memory of the Nodes of a target that are cached. A
-	// Node takes some 16 kB without its images, and machines are a part of the Nodes.
+	// Node takes some 10 kB when it is trimmed, and machines are a part of the Nodes.
 	bytesOfTarget  = 32 << 20
 	bytesOfMachine = 64 << 10
 	// timesMost is how many times as many bytes the answers with a list of Nodes may have: a Node is
@@ -39,11 +39,6 @@ func sizeOf(node *corev1.Node) int64 {
 		return 0
 	}
 	return objectcache.SizeOf(node)
-}
-
-// trim removes from a Node what nothing here reads, which is most of it.
-func trim(node *corev1.Node) {
-	node.ManagedFields, node.Status.Images, node.Status.VolumesInUse = nil, nil, nil
 }
 
 // tooManyError means that the Nodes of a target take more memory than they may.
@@ -128,7 +123,6 @@ func (l *live) watchOnce(ctx context.Context) error {
 			return all
 		},
 		Keep: func(node *corev1.Node) (*corev1.Node, bool) {
-			trim(node)
 			if machines := l.one.machines(l.one); available && l.bytes.Load()+sizeOf(node) > most(machines) {
 				end(&tooManyError{nodes: l.Cluster.Nodes.Len() + 1, machines: machines})
 			}
@@ -168,7 +162,7 @@ func (l *live) list(ctx context.Context, end context.CancelCauseFunc) (*corev1.N
 	err := decode.UntilPage(reading, "Nodes", pages, nodes.List, func(page *corev1.NodeList, _ []*decode.Failure) bool {
 		all.ResourceVersion = page.ResourceVersion
 		for i := range page.Items {
-			trim(&page.Items[i])
+			objectcache.Trim(&page.Items[i])
 			bytes += sizeOf(&page.Items[i])
 		}
 		all.Items = append(all.Items, page.Items...)
