@@ -34,9 +34,10 @@ func fastFlags() []string {
 	}
 }
 
-// A defect of the fleet cannot be caused from outside, and all processes of the lab have one clock.
-// promtool tests these alerts.
-const defect, clocks = prefix + "Defect", prefix + "ClocksDiffer"
+// A defect of the fleet cannot be caused from outside, all processes of the lab have one clock, and
+// its replicas serve no autoscalers, since they would do so on one port. promtool tests these
+// alerts.
+const defect, clocks, autoscalers = prefix + "Defect", prefix + "ClocksDiffer", prefix + "AutoscalersFail"
 
 // TestAlerts has each alert of the chart fire by a fault, after a rollout in which none does. What
 // fires without a fault that is known to cause it is an error.
@@ -75,7 +76,7 @@ func TestAlerts(t *testing.T) {
 		s.must(s.lab.WaitHeld(s.ctx, slots))
 	}
 
-	expected[defect], expected[clocks] = true, true
+	expected[defect], expected[clocks], expected[autoscalers] = true, true, true
 	missing := slices.DeleteFunc(without(s.alerts, expected), func(name string) bool {
 		return slices.ContainsFunc(ofTargets(), func(f fault) bool { return slices.Contains(f.alerts, strings.TrimPrefix(name, prefix)) })
 	})
