@@ -106,8 +106,13 @@ func troubleOf(t view.Trouble) Trouble {
 	}
 }
 
-// Of returns the state of an input.
+// Of returns the state of an input. While that is not loaded, it shows nothing but that: objects
+// that were not read yet do not look like ones that do not exist.
 func Of(in Input) State {
+	if !in.Loaded {
+		in.Snapshot = view.Snapshot{Now: in.Now, Missing: []view.Missing{{What: view.MissingLeases, Why: "they were not read yet"}}}
+		in.Targets, in.Receipts, in.Gone = nil, nil, nil
+	}
 	in.Missing = append(slices.Clone(in.Missing), view.Missing{What: view.MissingNodes, Why: "the page reads no Nodes"})
 	// Views sort machines, which costs little where they are sorted.
 	in.Machines = slices.SortedFunc(slices.Values(in.Machines), func(a, b *v1alpha1.Machine) int {

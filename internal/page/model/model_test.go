@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page/model"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page/pagetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -36,6 +37,22 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Compare(t, "testdata/state.json", string(text)+"\n")
+}
+
+// TestWhatWasNotReadYetIsNotAbsent: nothing is reported until all objects were read, or cannot be.
+func TestWhatWasNotReadYetIsNotAbsent(t *testing.T) {
+	in := pagetest.NewWorld(50, now).Read()
+	in.Loaded, in.Leases = false, nil
+	if s := model.Of(in); !s.About.Loading || s.Troubles.All+s.Counts.Errors+len(s.Tiles)+s.Deletions.All > 0 {
+		t.Errorf("got %+v", s)
+	}
+	in.Loaded = true
+	in.Missing = []view.Missing{{What: view.MissingLeases, Why: "forbidden"}}
+	for _, trouble := range model.Of(in).Troubles.Rows {
+		if trouble.Reason == "NoLeader" {
+			t.Errorf("got %+v", trouble)
+		}
+	}
 }
 
 // client has what a viewer has after messages, as the page applies them.

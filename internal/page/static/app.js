@@ -17,9 +17,11 @@ function status(state, text) {
 function apply(message) {
   if (message.whole) machines.clear();
   machines.change(message.machines || []);
-  const changed = Object.keys(message.sections || {});
-  for (const name of changed) sections[name] = message.sections[name];
-  show(sections, changed);
+  const wasLoading = !sections.about || sections.about.loading;
+  Object.assign(sections, message.sections);
+  // While objects are read, lists that are empty say nothing.
+  if (sections.about.loading) return show(sections, ["about"]);
+  show(sections, wasLoading ? Object.keys(sections) : Object.keys(message.sections || {}));
   machines.pools = sections.pools ? sections.pools.rows : [];
   machines.slots = sections.fleet;
   machines.draw();

@@ -205,6 +205,7 @@ func (w *Watch) Read() model.Input {
 	for _, kind := range kinds() {
 		err := r.failed[kind]
 		if err != nil {
+			in.Missing = append(in.Missing, view.Missing{What: kind, Why: err.Error()})
 			in.Unread = append(in.Unread, fmt.Sprintf("%s: %v", kind, err))
 		}
 		in.Loaded = in.Loaded && (r.listed[kind] || err != nil)
