@@ -123,9 +123,9 @@ func (p Progress) String() string {
 	case p.IsUnknown && p.Blind == "":
 		return ""
 	case p.IsUnknown:
-		return p.until([]string{fmt.Sprintf("Draining Node %s: %s", p.Node, blind)})
+		return p.until([]string{fmt.Sprintf(reportBegin+"%s: %s", p.Node, blind)})
 	}
-	parts := []string{fmt.Sprintf("Draining Node %s: %s left", p.Node, count(p.Left, "pod"))}
+	parts := []string{fmt.Sprintf(reportBegin+"%s: %s left", p.Node, count(p.Left, "pod"))}
 	if p.Ending > 0 {
 		parts[0] += fmt.Sprintf(", %d ending", p.Ending)
 	}

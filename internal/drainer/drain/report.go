@@ -2,6 +2,7 @@ package drain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func (t Reported) Next(now time.Time, v Verdict) (Reported, Report) {
 func (t Reported) Unanswered(now time.Time, node string, why error) (Reported, Report) {
 	text := fmt.Sprintf("The target cluster does not answer: %v", why)
 	if node != "" {
-		text = fmt.Sprintf("Draining Node %s: the target cluster does not answer: %v", node, why)
+		text = fmt.Sprintf(reportBegin+"%s: the target cluster does not answer: %v", node, why)
 	}
 	return t.report(now, Report{State: Draining, Text: text, IsStuck: true, Wake: retryTarget})
 }
@@ -121,3 +122,10 @@ func ReportGivenUp(node string) Report {
 
 // IsOver reports whether the pods are no longer awaited, regardless of what happens on the Node.
 func (o Order) IsOver() bool { return o.Force || !o.Now.Before(o.deadline()) }
+
+// reportBegin is how each report of a drain that goes on begins.
+const reportBegin = "Draining Node "
+
+// IsReport reports whether a text is the report of a drain that goes on. It is for views: the last
+// operation of a machine that is being deleted has no other mark of its drain.
+func IsReport(text string) bool { return strings.HasPrefix(text, reportBegin) }

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -62,6 +63,18 @@ func TestEndNamesPodsThatHadNoGrace(t *testing.T) {
 		}
 		if got := End(v, true).Text; got != tc.want {
 			t.Errorf("%d pods, %s: %q, want %q", tc.pods, tc.cause, got, tc.want)
+		}
+	}
+}
+
+// TestReportsOfDrainsAreKnown as such, and the text of an end is not.
+func TestReportsOfDrainsAreKnown(t *testing.T) {
+	_, away := Reported{}.Unanswered(time.Time{}, "n", errors.New("away"))
+	for text, want := range map[string]bool{
+		Progress{Node: "n", Left: 1}.String(): true, away.Text: true, "Deleting the VM": false, "": false,
+	} {
+		if got := IsReport(text); got != want {
+			t.Errorf("%q is a report of a drain: %t", text, got)
 		}
 	}
 }
