@@ -78,7 +78,9 @@ func DrainingOf(s Snapshot) []Draining {
 	all := []Draining{}
 	for _, m := range s.Machines {
 		last := m.Status.LastOperation
-		if last.Type != v1alpha1.MachineOperationDrainNode || last.State == v1alpha1.MachineStateSuccessful {
+		isDrain := last.Type == v1alpha1.MachineOperationDrainNode ||
+			last.Type == v1alpha1.MachineOperationDelete && drain.IsReport(last.Description)
+		if !isDrain || last.State == v1alpha1.MachineStateSuccessful {
 			continue
 		}
 		d := Draining{
