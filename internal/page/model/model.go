@@ -20,7 +20,7 @@ const (
 	// MostRows is how many rows a list has.
 	MostRows = 200
 	// mostText is how many bytes a text of a row has, and mostNote those of a tile.
-	mostText, mostNote = 512, 160
+	mostText, mostNote = 512, 256
 )
 
 // Input has all that a state is computed from.

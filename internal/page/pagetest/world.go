@@ -274,12 +274,12 @@ func (w builder) machine(pool, i int, set *v1alpha1.MachineSet) *v1alpha1.Machin
 	switch {
 	case pool == 0 && i == 2:
 		ending(25 * time.Minute)
-		last(v1alpha1.MachineOperationDrainNode, v1alpha1.MachineStateFailed,
-			"2 pods to leave: shop/cart-0 and shop/cart-1 held by PodDisruptionBudget shop/cart, although all pods there are healthy: "+
+		last(v1alpha1.MachineOperationDelete, v1alpha1.MachineStateFailed,
+			"Draining Node "+name+": 2 pods left; shop/cart-0 and shop/cart-1 held by PodDisruptionBudget shop/cart, although all pods there are healthy: "+
 				"change what it allows")
 	case pool == 0 && i%19 == 3:
 		ending(2 * time.Minute)
-		last(v1alpha1.MachineOperationDrainNode, v1alpha1.MachineStateProcessing, "5 pods to leave")
+		last(v1alpha1.MachineOperationDelete, v1alpha1.MachineStateProcessing, "Draining Node "+name+": 5 pods left")
 	case pool == 0 && i%11 == 4, pool == 3 && i%9 == 1:
 		fresh(v1alpha1.MachinePending)
 		last(v1alpha1.MachineOperationCreate, v1alpha1.MachineStateProcessing, "waiting for Node "+name+" to join")

@@ -68,7 +68,7 @@ function list(id, l, none, columns, row) {
 }
 
 function about(a) {
-  document.getElementById("served").textContent = `served by ${a.replica} ${a.version}`;
+  document.getElementById("served").textContent = a.version === "unknown" ? `served by ${a.replica}` : `served by ${a.replica} ${a.version}`;
   const unread = document.getElementById("unread");
   unread.hidden = !a.unread;
   unread.replaceChildren(...(a.unread || []).map((text) => element("p", {}, `Not read: ${text}`)));
