@@ -31,7 +31,7 @@ Exit codes: 0 done, 1 failed or not done, 2 wrong usage.`,
 	p.declare(cmd)
 	cmd.AddCommand(newTreeCommand(p), newStatusCommand(p), newRolloutCommand(p), newWhyCommand(p), newOwnersCommand(p), newSlotsCommand(p),
 		newMoveCommand(p), newDrainCommand(p), newPreserveCommand(p), newUnpreserveCommand(p), newHoldCommand(p), newReleaseCommand(p),
-		newTargetsCommand(p), newTopCommand(p), newPlanCommand(p), newVersionCommand(p), newOptionsCommand())
+		newTargetsCommand(p), newTopCommand(p), newPlanCommand(p), newDashboardCommand(p), newVersionCommand(p), newOptionsCommand())
 	p.addCompletions(cmd)
 	hideGlobalFlags(cmd)
 	return cmd
