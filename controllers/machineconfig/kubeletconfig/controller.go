@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	machinev1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig/defaults"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/kubeletconfig/fold"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/render/merge"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
@@ -103,7 +104,7 @@ func (c *Controller) fold(pool *v1alpha1.MachineConfigPool) fold.Folded {
 	if len(fold.Select(pool, configs)) == 0 {
 		return fold.Folded{}
 	}
-	byDefault, err := defaultOf(pool, c.cfg.Cache.MachineConfigs(), merge.Fleet{Extensions: c.cfg.Extensions})
+	byDefault, err := defaults.Of(pool, c.cfg.Cache.MachineConfigs(), merge.Fleet{Extensions: c.cfg.Extensions})
 	if err != nil {
 		return fold.WithoutDefault(pool, configs, err)
 	}
@@ -136,14 +137,10 @@ func (c *Controller) reconcilePool(ctx context.Context, key types.NamespacedName
 		return runner.Result{}, c.cfg.Configs.Keep(ctx, existing, f.MachineConfig)
 	case f.MachineConfig != nil:
 		return runner.Result{}, c.cfg.Configs.Create(ctx, f.MachineConfig)
-	case exists && isGenerated(existing):
+	case exists && defaults.IsGenerated(existing):
 		return runner.Result{}, c.cfg.Configs.Delete(ctx, existing)
 	}
 	return runner.Result{}, nil
-}
-
-func isGenerated(c *v1alpha1.MachineConfig) bool {
-	return c.Annotations[v1alpha1.AnnotationGeneratedBy] == v1alpha1.GeneratedFromKubeletConfigs
 }
 
 // reconcileStatus writes the status of a KubeletConfig, when the generated MachineConfigs of all

@@ -1,4 +1,4 @@
-package kubeletconfig
+package defaults
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/daemon/desired"
 )
 
-// defaultOf returns the KubeletConfiguration that the MachineConfigs of a pool have without the
+// Of returns the KubeletConfiguration that the MachineConfigs of a pool have without the
 // generated one, as JSON; nil when they have none. Errors: they cannot be merged, or the file is no
 // YAML. No error has contents of the file.
-func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig, fleet merge.Fleet) ([]byte, error) {
+func Of(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConfig, fleet merge.Fleet) ([]byte, error) {
 	selected, err := merge.Select(pool, configs)
-	selected = slices.DeleteFunc(selected, isGenerated)
+	selected = slices.DeleteFunc(selected, IsGenerated)
 	if err != nil || len(selected) == 0 {
 		return nil, nil //nolint:nilerr // the pool itself reports what is wrong with its selector
 	}
@@ -50,4 +50,9 @@ func defaultOf(pool *v1alpha1.MachineConfigPool, configs []*v1alpha1.MachineConf
 		return document, nil
 	}
 	return nil, nil
+}
+
+// IsGenerated reports whether a MachineConfig was folded of KubeletConfigs.
+func IsGenerated(c *v1alpha1.MachineConfig) bool {
+	return c.Annotations[v1alpha1.AnnotationGeneratedBy] == v1alpha1.GeneratedFromKubeletConfigs
 }
