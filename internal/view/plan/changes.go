@@ -42,6 +42,8 @@ const (
 	Steers Effect = "Steers"
 	// NewMachines means that it reaches machines that are created from now on.
 	NewMachines Effect = "NewMachines"
+	// Configures means that it is applied to Nodes of MachineConfigPools.
+	Configures Effect = "Configures"
 	// NoEffect is that of most labels and annotations of the object itself.
 	NoEffect Effect = "None"
 )
@@ -55,7 +57,7 @@ func changesOf(c Change) []FieldChange {
 	if c.Before == nil {
 		return []FieldChange{}
 	}
-	return fieldChanges(c.Before, c.After, func(path []string, alone *v1alpha1.MachineDeployment) Effect {
+	return FieldChanges(c.Before, c.After, func(path []string, alone *v1alpha1.MachineDeployment) Effect {
 		switch {
 		case path[1] == "replicas":
 			return Resizes
@@ -66,10 +68,10 @@ func changesOf(c Change) []FieldChange {
 	})
 }
 
-// fieldChanges returns the fields of two objects of a kind that differ. effect returns the effect
+// FieldChanges returns the fields of two objects of a kind that differ. effect returns the effect
 // of the change of one field that is not metadata; alone is the object before with this change
 // alone, nil if it cannot be decoded.
-func fieldChanges[T any](before, after *T, effect func(path []string, alone *T) Effect) []FieldChange {
+func FieldChanges[T any](before, after *T, effect func(path []string, alone *T) Effect) []FieldChange {
 	all, was, is := []FieldChange{}, document(before), document(after)
 	for _, path := range differing(was, is, nil) {
 		change := FieldChange{Path: strings.Join(path, "."), Before: text(was, path), After: text(is, path), Effect: NoEffect}

@@ -29,7 +29,7 @@ func OfClass(in Input, c ClassChange) Plan {
 		Changes: []FieldChange{}, Steps: []Step{}, Ends: true, Time: Time{Known: true}, Missing: in.Snapshot.Missing,
 	}
 	if c.Before != nil {
-		p.Changes = fieldChanges(c.Before, c.After, func(path []string, alone *v1alpha1.MachineClass) Effect {
+		p.Changes = FieldChanges(c.Before, c.After, func(path []string, alone *v1alpha1.MachineClass) Effect {
 			return effectOfClass(c, path, alone)
 		})
 	}
@@ -53,8 +53,8 @@ func OfClass(in Input, c ClassChange) Plan {
 	case c.Before == nil:
 		p.Notes = append(p.Notes, fmt.Sprintf("the class does not exist yet; %s wait for it", strings.Join(users, ", ")))
 	case slices.ContainsFunc(p.Changes, func(f FieldChange) bool { return f.Effect == NewMachines }):
-		p.Notes = append(p.Notes, fmt.Sprintf("VMs that are created from now on have it, of %s; to replace the others: kubectl mcf rollout restart, "+
-			"or a MachineClass of another name in the template", strings.Join(users, ", ")))
+		p.Notes = append(p.Notes, fmt.Sprintf("VMs that are created from now on have it, of %s; to replace the others: "+
+			"kubectl mcf rollout restart, or a MachineClass of another name in the template", strings.Join(users, ", ")))
 	}
 	if waiting > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("%d machines have no VM yet: those get it with the class as it is at their next try", waiting))

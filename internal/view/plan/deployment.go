@@ -87,13 +87,7 @@ func (w *world) actOnDeployment(r *rollout.World, v rollout.Verdict) {
 			r.LiveSets[set.UID] = true
 		}
 	case rollout.ReadLive:
-		r.Deployment = w.deployment
-		r.Live = &rollout.Live{Machines: map[types.UID][]*metav1.ObjectMeta{}}
-		for set, all := range w.machines {
-			for _, m := range all {
-				r.Live.Machines[set] = append(r.Live.Machines[set], m.ObjectMeta.DeepCopy())
-			}
-		}
+		r.Deployment, r.Live = w.deployment, w.live()
 	case rollout.Mark:
 		w.mark(r, v.Machines)
 	case rollout.WriteNodes:
@@ -116,13 +110,7 @@ func (w *world) actOnDeployment(r *rollout.World, v rollout.Verdict) {
 	case rollout.Create:
 		w.createSet(r, v.Sets[0])
 	case rollout.Update:
-		for _, set := range v.Sets {
-			if is := w.set(set.UID); is != nil && is.Spec.Replicas != set.Spec.Replicas {
-				w.changed = w.now
-			}
-			r.Wrote(w.writeSet(set))
-		}
-		r.Machines = w.seen()
+		w.resize(r, v.Sets)
 	case rollout.Delete:
 		for _, set := range v.Sets {
 			r.Done.Deleted[set.UID] = true
@@ -130,6 +118,28 @@ func (w *world) actOnDeployment(r *rollout.World, v rollout.Verdict) {
 		}
 		r.Owned = slices.Clone(w.sets)
 	}
+}
+
+// live returns what a list of the API server returns.
+func (w *world) live() *rollout.Live {
+	live := &rollout.Live{Machines: map[types.UID][]*metav1.ObjectMeta{}}
+	for set, all := range w.machines {
+		for _, m := range all {
+			live.Machines[set] = append(live.Machines[set], m.ObjectMeta.DeepCopy())
+		}
+	}
+	return live
+}
+
+// resize writes sets.
+func (w *world) resize(r *rollout.World, sets []*v1alpha1.MachineSet) {
+	for _, set := range sets {
+		if is := w.set(set.UID); is != nil && is.Spec.Replicas != set.Spec.Replicas {
+			w.changed = w.now
+		}
+		r.Wrote(w.writeSet(set))
+	}
+	r.Machines = w.seen()
 }
 
 // mark writes the metadata of machines that the autoscaler has named.
@@ -184,5 +194,7 @@ func (w *world) release(set *v1alpha1.MachineSet) {
 	}
 	delete(w.machines, set.UID)
 	w.removeSet(set.UID)
-	w.note(Step{Do: Release, Name: set.Name, Why: "its labels do not match spec.selector any more; it keeps its machines: " + strings.Join(names, ", ")})
+	w.note(Step{
+		Do: Release, Name: set.Name, Why: "its labels do not match spec.selector any more; it keeps its machines: " + strings.Join(names, ", "),
+	})
 }

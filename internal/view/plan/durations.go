@@ -85,9 +85,9 @@ const (
 	someUpdate = 5 * time.Minute
 )
 
-// draws returns the duration of a step of an object in a run: the median in the run 0, and one of
+// Draw returns the duration of a step of an object in a run: the median in the run 0, and one of
 // the distribution in others. The same run, step and object have the same one each time.
-func (d Distribution) draws(run int, step, name string, otherwise time.Duration) time.Duration {
+func (d Distribution) Draw(run int, step, name string, otherwise time.Duration) time.Duration {
 	switch {
 	case d.Count() == 0:
 		return otherwise

@@ -12,11 +12,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 )
 
-// settings returns the fleet's settings of drains.
-func (w *world) settings() drain.Settings {
-	t := w.in.Snapshot.Timeouts
+func (w *world) settings() drain.Settings { return SettingsOf(w.in.Snapshot) }
+
+// SettingsOf returns the fleet's settings of drains.
+func SettingsOf(s view.Snapshot) drain.Settings {
+	t := s.Timeouts
 	return drain.Settings{Timeout: t.Drain, MaxEvictRetries: t.MaxEvictRetries}
 }
 
@@ -33,31 +36,40 @@ func (w *world) deletion(m *v1alpha1.Machine) time.Duration {
 // block records what blocks the drain of a machine's Node, and returns after which time the drain
 // is forced where waiting does not help; 0 otherwise.
 func (w *world) block(m *v1alpha1.Machine, order drain.Order) (forced time.Duration) {
-	node := m.Labels[v1alpha1.LabelNode]
-	pods := w.pods[node]
-	if node == "" || len(pods) == 0 || order.Force {
-		return 0
+	b := DrainOf(w.pods[m.Labels[v1alpha1.LabelNode]], w.in.Snapshot, order)
+	b.Node, b.Machine = m.Labels[v1alpha1.LabelNode], m.Name
+	if len(b.Pods) > 0 && !slices.ContainsFunc(w.blocked, func(known BlockedDrain) bool { return known.Node == b.Node }) {
+		w.blocked = append(w.blocked, b)
 	}
-	b := BlockedDrain{Node: node, Machine: m.Name}
+	return b.Takes()
+}
+
+// DrainOf returns what blocks the drain of a Node with these pods, in that order.
+func DrainOf(pods []*corev1.Pod, s view.Snapshot, order drain.Order) (b BlockedDrain) {
+	if len(pods) == 0 || order.Force {
+		return b
+	}
 	if b.Forced.Duration = order.Timeout; order.EvictTime > 0 {
 		b.Forced.Duration = min(order.Timeout, order.EvictTime)
 	}
-	for _, o := range drain.Outlooks(pods, w.in.Snapshot.Budgets, w.settings()) {
+	for _, o := range drain.Outlooks(pods, s.Budgets, SettingsOf(s)) {
 		if o.Blocked == nil {
 			continue
 		}
-		stays := o.Blocked.IsMisconfigured || o.Blocked.IsUncounted || o.Blocked.IsUnevictable
 		b.Pods = append(b.Pods, Blocker{
-			Pod: o.Pod.Namespace + "/" + o.Pod.Name, Budgets: o.Blocked.Budgets, Why: o.Blocked.Text(), Stays: stays,
+			Pod: o.Pod.Namespace + "/" + o.Pod.Name, Budgets: o.Blocked.Budgets, Why: o.Blocked.Text(),
+			Stays: o.Blocked.IsMisconfigured || o.Blocked.IsUncounted || o.Blocked.IsUnevictable,
 		})
-		if stays {
-			forced = b.Forced.Duration
-		}
 	}
-	if len(b.Pods) > 0 && !slices.ContainsFunc(w.blocked, func(known BlockedDrain) bool { return known.Node == node }) {
-		w.blocked = append(w.blocked, b)
+	return b
+}
+
+// Takes returns after which time the drain is forced where waiting does not help; 0 otherwise.
+func (b BlockedDrain) Takes() time.Duration {
+	if slices.ContainsFunc(b.Pods, func(p Blocker) bool { return p.Stays }) {
+		return b.Forced.Duration
 	}
-	return forced
+	return 0
 }
 
 // isShut reports whether the Node of a machine is drained for an update.
@@ -110,7 +122,8 @@ func (w *world) passNode(m *v1alpha1.Machine, node *corev1.Node) *v1alpha1.Machi
 		delete(w.drained, m.UID)
 		w.next[m.UID] = due{w.later(w.now.Add(w.draws(w.in.Durations.Update, "update", m.Name, someUpdate))), nodeIsUpdated}
 		return w.setPhase(m, v1alpha1.MachineInPlaceUpdating)
-	case result == v1alpha1.UpdateResultSuccessful && (phase == v1alpha1.MachineInPlaceUpdating || phase == v1alpha1.MachineInPlaceUpdateFailed):
+	case result == v1alpha1.UpdateResultSuccessful &&
+		(phase == v1alpha1.MachineInPlaceUpdating || phase == v1alpha1.MachineInPlaceUpdateFailed):
 		return w.setPhase(m, v1alpha1.MachineInPlaceUpdateSuccessful)
 	case phase == v1alpha1.MachineInPlaceUpdateSuccessful:
 		return w.setPhase(m, v1alpha1.MachineRunning)
@@ -120,7 +133,7 @@ func (w *world) passNode(m *v1alpha1.Machine, node *corev1.Node) *v1alpha1.Machi
 
 // drainForUpdate begins the drain of a Node that is selected.
 func (w *world) drainForUpdate(m *v1alpha1.Machine, node *corev1.Node) {
-	took := w.in.Durations.Drain.draws(w.number, "drain", m.Name, 0)
+	took := w.in.Durations.Drain.Draw(w.number, "drain", m.Name, 0)
 	took += w.block(m, drain.ForUpdate(m, w.now, w.settings()))
 	w.next[m.UID] = due{w.later(w.now.Add(took)), nodeIsDrained}
 	w.note(Step{Do: DrainNode, Name: node.Name, Set: w.setName(m), Zone: w.zone(m), Why: "it is selected for its update in place"})

@@ -27,6 +27,8 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Zones in which machines are created or deleted.
 	Zones []Zone `json:"zones,omitempty"`
+	// Pools whose configuration changes.
+	Pools []Pool `json:"pools,omitempty"`
 	// Drains that are blocked.
 	Blocked []BlockedDrain `json:"blocked,omitempty"`
 	// InForce are holds, freezes, breakers and others that the change meets.
@@ -68,6 +70,26 @@ type Zone struct {
 	Most int `json:"most"`
 }
 
+// Pool is a MachineConfigPool whose configuration changes.
+type Pool struct {
+	Name string `json:"name"`
+	// Before and After are the RenderedMachineConfigs that its Nodes are brought to; they are equal if
+	// nothing changes.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+	Nodes  int    `json:"nodes"`
+	// Reboot, Restart and Reload are what each Node does with it.
+	Reboot  bool     `json:"reboot,omitempty"`
+	Restart []string `json:"restart,omitempty"`
+	Reload  []string `json:"reload,omitempty"`
+	// Changes are paths and fields that differ.
+	Changes []string `json:"changes,omitempty"`
+	// By is the MachineDeployment whose strategy brings machines to it; "" where daemons do.
+	By string `json:"by,omitempty"`
+	// Problem is why its Nodes keep the configuration that they have; "" if they do not.
+	Problem string `json:"problem,omitempty"`
+}
+
 // Action is the action of a step.
 type Action string
 
@@ -87,6 +109,9 @@ const (
 	// DrainNode begins the drain of a Node before its update, and UpdateNode is when that has ended.
 	DrainNode  Action = "DrainNode"
 	UpdateNode Action = "UpdateNode"
+	// RebootNode and ApplyNode are when a Node has applied its configuration, with and without a reboot.
+	RebootNode Action = "RebootNode"
+	ApplyNode  Action = "ApplyNode"
 	// Release lets a MachineSet or machine go that does not match the selector any more.
 	Release Action = "Release"
 )
@@ -104,6 +129,8 @@ type Step struct {
 	Zone string `json:"zone,omitempty"`
 	// IsNew reports whether the object does not exist before.
 	IsNew bool `json:"isNew,omitempty"`
+	// Pods are those that leave a Node that is drained.
+	Pods []string `json:"pods,omitempty"`
 	// Why is a sentence, where it is recorded.
 	Why string `json:"why,omitempty"`
 }

@@ -155,7 +155,9 @@ func TestP90IsThatOfTheWholeChange(t *testing.T) {
 
 func TestDistributions(t *testing.T) {
 	d := distributionOf([]cumulated{{30, 4}, {10, 2}, {60, 4}, {20, 2}})
-	for q, want := range map[float64]time.Duration{0: 0, 0.25: 5 * time.Second, 0.5: 10 * time.Second, 0.75: 25 * time.Second, 1: 30 * time.Second} {
+	for q, want := range map[float64]time.Duration{
+		0: 0, 0.25: 5 * time.Second, 0.5: 10 * time.Second, 0.75: 25 * time.Second, 1: 30 * time.Second,
+	} {
 		if got := d.Quantile(q); got != want {
 			t.Errorf("quantile %v is %s, want %s", q, got, want)
 		}
@@ -163,7 +165,7 @@ func TestDistributions(t *testing.T) {
 	if n := d.Add(d).Count(); n != 8 || d.Count() != 4 {
 		t.Errorf("the sum has %v, and %v were added", n, d.Count())
 	}
-	if (Distribution)(nil).Quantile(0.5) != 0 {
+	if Distribution(nil).Quantile(0.5) != 0 {
 		t.Error("nothing has a quantile")
 	}
 }

@@ -103,7 +103,7 @@ func (w *world) create(set *v1alpha1.MachineSet, ordinal int64) {
 	if w.classes != nil && w.classes[m.Spec.Class.Name] == nil {
 		return // it never gets a VM
 	}
-	call := w.in.Durations.Create.draws(w.number, "create", m.Name, 0)
+	call := w.in.Durations.Create.Draw(w.number, "create", m.Name, 0)
 	w.next[m.UID] = due{w.now.Add(call), vmExists}
 }
 

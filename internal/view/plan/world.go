@@ -158,7 +158,7 @@ func (w *world) draws(d Distribution, step, machine string, otherwise time.Durat
 	if d.Count() == 0 {
 		w.isTimed = false
 	}
-	return d.draws(w.number, step, machine, otherwise)
+	return d.Draw(w.number, step, machine, otherwise)
 }
 
 // errEndless is the error of a simulation that does not end.

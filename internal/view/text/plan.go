@@ -20,18 +20,13 @@ func Plan(p plan.Plan, s Style) string {
 	if p.Creates {
 		what = "is created"
 	}
-	fmt.Fprintf(&b, "%s %s/%s %s. %s.\n", p.Kind, p.Namespace, p.Name, what, s.wrapped(p.Summary, 0))
-	m := p.Machines
-	vms := fmt.Sprintf("VMs: %d before, %d after, %d at once at most", m.Before, m.After, m.Most)
-	if m.Surge > 0 {
-		vms += fmt.Sprintf(", which is %d beyond the replicas", m.Surge)
+	fmt.Fprintf(&b, "%s %s %s. %s.\n", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), what, s.wrapped(p.Summary, 0))
+	if m := p.Machines; m.Before+m.After > 0 || len(p.Pools) == 0 {
+		b.WriteString(s.wrapped(planVMs(m), 0) + "\n")
 	}
-	if m.Before > 0 {
-		vms += fmt.Sprintf("; at least %d are available all the time", m.Least)
-	}
-	b.WriteString(s.wrapped(vms+".", 0) + "\n")
 	b.WriteString(s.planTime(p) + "\n")
 	s.planChanges(&b, p.Changes)
+	s.planPools(&b, p.Pools)
 	s.planZones(&b, p.Zones)
 	s.planBlocked(&b, p.Blocked)
 	if len(p.InForce) > 0 {
@@ -51,12 +46,27 @@ func Plan(p plan.Plan, s Style) string {
 	return b.String() + s.missing(p.Missing)
 }
 
+// planVMs returns how many VMs there are.
+func planVMs(m plan.Machines) string {
+	vms := fmt.Sprintf("VMs: %d before, %d after, %d at once at most", m.Before, m.After, m.Most)
+	if m.Surge > 0 {
+		vms += fmt.Sprintf(", which is %d beyond the replicas", m.Surge)
+	}
+	if m.Before > 0 {
+		vms += fmt.Sprintf("; at least %d are available all the time", m.Least)
+	}
+	return vms + "."
+}
+
 // planTime renders the time of a plan, and what it does not end for.
 func (s Style) planTime(p plan.Plan) string {
 	text, level := "", view.Level("")
 	switch took := p.Time.Median.Duration; {
 	case !p.Time.Known:
 		text = "Time: not known, because no replica has reported how long machines take; set --create-time and --delete-time."
+		if len(p.Pools) > 0 {
+			text = "Time: not known, because no replica measures how long Nodes take to reboot; set --update-time, and --drain-time."
+		}
 	case took == 0 && p.Ends:
 		text = "Time: at once."
 	default:
@@ -92,6 +102,7 @@ func effects() map[plan.Effect]string {
 		plan.Resizes:        "changes the number of machines",
 		plan.Steers:         "changes how machines are worked on",
 		plan.NewMachines:    "holds for machines that are created from now on",
+		plan.Configures:     "is applied to the Nodes of pools",
 		plan.NoEffect:       "has no effect on machines",
 	}
 }
@@ -107,6 +118,33 @@ func (s Style) planChanges(b *strings.Builder, all []plan.FieldChange) {
 	}
 	if len(rows) > 0 {
 		b.WriteString("\n" + s.table([]string{"FIELD", "BEFORE", "AFTER", "EFFECT"}, records(rows)))
+	}
+}
+
+// planPools renders the pools whose configuration changes.
+func (s Style) planPools(b *strings.Builder, all []plan.Pool) {
+	var rows [][]cell
+	for _, p := range all {
+		what, level := "nothing changes", view.Level("")
+		switch {
+		case p.Problem != "":
+			what, level = "is not rendered, or not applied: "+p.Problem, view.Error
+		case p.Before == p.After:
+		case p.By != "":
+			what = "by the strategy of MachineDeployment " + p.By
+		case p.Reboot:
+			what, level = "each is drained and reboots", view.Warning
+		case len(p.Restart) > 0:
+			what = "each restarts " + strings.Join(p.Restart, ", ")
+		case len(p.Reload) > 0:
+			what = "each reloads " + strings.Join(p.Reload, ", ")
+		default:
+			what = "without a restart"
+		}
+		rows = append(rows, []cell{plain(p.Name), plain(fmt.Sprint(p.Nodes)), plain(orNone(firstOf(p.Changes, 2))), {what, level}})
+	}
+	if len(rows) > 0 {
+		b.WriteString("\n" + s.table([]string{"POOL", "NODES", "CHANGES", "HOW"}, records(rows)))
 	}
 }
 
@@ -227,9 +265,16 @@ func (s Style) planStep(r planRow) string {
 	case plan.UpdateMachine:
 		return "write " + names
 	case plan.DrainNode:
+		if n := len(r.first.Pods); n > 0 {
+			return "drain Node " + names + " of " + count(n, "pod")
+		}
 		return "drain Node " + names
 	case plan.UpdateNode:
 		return "Node " + names + " is updated"
+	case plan.RebootNode:
+		return "Node " + names + " has rebooted"
+	case plan.ApplyNode:
+		return "Node " + names + " has applied it"
 	case plan.Release:
 		return "release " + names
 	}

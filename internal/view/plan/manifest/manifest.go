@@ -130,7 +130,7 @@ func Apply[T any](m Manifest, live *T) (*T, error) {
 		return nil, fmt.Errorf("expected an object of the API, got a %T", live)
 	}
 	if uid := desired.GetUID(); uid != "" && uid != of.GetUID() {
-		return nil, fmt.Errorf("%s %s has the UID %s, and the file has %s: it is of an object that was deleted; remove metadata.uid from the file",
+		return nil, fmt.Errorf("%s %s has the UID %s, and the file has %s, of an object that was deleted; remove metadata.uid from the file",
 			m.Kind, m.Name, of.GetUID(), uid)
 	}
 	current, err := json.Marshal(live)
