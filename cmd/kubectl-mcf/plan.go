@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
@@ -31,22 +32,24 @@ type planTimes struct{ join, deletion, drain, update time.Duration }
 
 // declare adds the flags.
 func (t *planTimes) declare(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&t.join, "create-time", 0, "how long a machine takes from its creation until its Node is healthy, instead of what "+
-		"replicas have measured")
+	cmd.Flags().DurationVar(&t.join, "create-time", 0, "how long a machine takes from its creation until its Node is healthy, instead of "+
+		"what replicas have measured")
 	cmd.Flags().DurationVar(&t.deletion, "delete-time", 0, "how long the deletion of a machine takes, with its drain")
 	cmd.Flags().DurationVar(&t.drain, "drain-time", 0, "how long the drain of a Node takes before it is updated")
 	cmd.Flags().DurationVar(&t.update, "update-time", 0, "how long an update of a Node takes after its drain; no replica measures it")
 }
 
 // over returns durations with those that the user knows.
-func (t planTimes) over(d plan.Durations) plan.Durations {
+func (t *planTimes) over(d plan.Durations) plan.Durations {
 	var given []string
 	for _, flag := range []struct {
 		name  string
 		value time.Duration
 		of    *plan.Distribution
 	}{
-		{"--create-time", t.join, &d.Run}, {"--delete-time", t.deletion, &d.Delete}, {"--drain-time", t.drain, &d.Drain},
+		{"--create-time", t.join, &d.Run},
+		{"--delete-time", t.deletion, &d.Delete},
+		{"--drain-time", t.drain, &d.Drain},
 		{"--update-time", t.update, &d.Update},
 	} {
 		if flag.value > 0 {
@@ -69,9 +72,9 @@ func newPlanCommand(p *program) *cobra.Command {
 	var times planTimes
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Show what a change of a MachineDeployment or MachineClass would do to machines before it is applied",
+		Short: "Show what a change would do to machines and Nodes before it is applied",
 		Long: help(`
-Show what a change would do before it is applied: which fields differ and what each of them does, which machines are replaced, in which
+Show what a change of a MachineDeployment, MachineClass, MachineConfig or KubeletConfig would do before it is applied: which fields differ and what each of them does, which machines are replaced, in which
 order and why, how many exist at once and in which zones, which PodDisruptionBudgets block drains, what holds it, and how long it takes.
 Nothing is written. The file has one object as kubectl apply would get it.
 
@@ -81,6 +84,8 @@ start, read as by kubectl mcf top, or those of flags; without both there is an o
 			"list machineclasses of "+v1alpha1.GroupName+" (role view)",
 			"get namespaces, "+rightToReadLeases+": holds of deletions",
 			"list nodes, pods and poddisruptionbudgets.policy of the target cluster: zones, and drains that are blocked",
+			"list machineconfigpools, machineconfigs and kubeletconfigs, get renderedmachineconfigs and controllerconfigs of "+
+				fleetv1alpha1.GroupName+" of the target cluster: for a MachineConfig or KubeletConfig",
 			rightsForReplicas+": times",
 			"what cannot be read is left out, but for MachineDeployments, MachineSets and Machines"),
 		Example: "  kubectl mcf plan -f workers.yaml\n" +
@@ -94,7 +99,7 @@ start, read as by kubectl mcf top, or those of flags; without both there is an o
 			if err != nil {
 				return err
 			}
-			return p.planOf(cmd, m, from, times)
+			return p.planOf(cmd, m, from, &times)
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the changed object, as YAML or JSON; - is standard input")
@@ -108,7 +113,7 @@ start, read as by kubectl mcf top, or those of flags; without both there is an o
 func (p *program) manifest(file string) (manifest.Manifest, error) {
 	in := p.streams.In
 	if file != "-" {
-		opened, err := os.Open(file)
+		opened, err := os.Open(file) //nolint:gosec // the user names it
 		if err != nil {
 			return manifest.Manifest{}, err
 		}
@@ -130,7 +135,7 @@ func (p *program) manifest(file string) (manifest.Manifest, error) {
 }
 
 // planOf prints the plan of a change.
-func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSource, times planTimes) error {
+func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSource, times *planTimes) error {
 	namespace, err := p.namespace()
 	if err != nil {
 		return err
@@ -142,9 +147,13 @@ func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSo
 	if err != nil {
 		return err
 	}
-	s, err := r.Read(cmd.Context(), p.now(), observe.Scope{
+	scope := observe.Scope{
 		Namespace: cmp.Or(m.Namespace, namespace), Machines: true, Classes: true, Namespaces: true, Leases: true, Nodes: true, Pods: true,
-	})
+	}
+	if m.Kind == manifest.MachineConfig || m.Kind == manifest.KubeletConfig {
+		scope.Namespace = "" // pools have Nodes of all namespaces of the target cluster
+	}
+	s, err := r.Read(cmd.Context(), p.now(), scope)
 	if err != nil {
 		return err
 	}
@@ -155,13 +164,12 @@ func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSo
 		return p.planDeployment(in, m, cmp.Or(m.Namespace, namespace))
 	case manifest.MachineClass:
 		return p.planClass(in, m, cmp.Or(m.Namespace, namespace))
-	default:
-		return usage("there are no plans of the kind %s yet", m.Kind)
 	}
+	return p.planConfig(cmd.Context(), in, m) // manifest has refused all others
 }
 
 // durations reads what replicas have measured. With all times of flags it reads nothing.
-func (p *program) durations(ctx context.Context, s *view.Snapshot, from replicaSource, times planTimes) plan.Durations {
+func (p *program) durations(ctx context.Context, s *view.Snapshot, from replicaSource, times *planTimes) plan.Durations {
 	if times.join > 0 && times.deletion > 0 {
 		return plan.Durations{}
 	}
@@ -191,7 +199,8 @@ func invalid(m manifest.Manifest, errs field.ErrorList) error {
 	for _, err := range errs {
 		all = append(all, err)
 	}
-	return fmt.Errorf("%s %s would not be valid, and the fleet would not act on it; correct the file:\n%w", m.Kind, m.Name, errors.Join(all...))
+	return fmt.Errorf("%s %s would not be valid, and the fleet would not act on it; correct the file:\n%w", m.Kind, m.Name,
+		errors.Join(all...))
 }
 
 // planDeployment prints the plan of a change of a MachineDeployment.

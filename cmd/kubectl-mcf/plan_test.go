@@ -28,14 +28,15 @@ func TestPlansOfChanges(t *testing.T) {
 		{"json.yaml", withClass, timesOfPlan + " -o json"},
 		{"name.yaml", withClass, timesOfPlan + " -o name"},
 		{"new.yaml", `{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: {name: spot, namespace: prod}, spec: {replicas: 2,
-  selector: {matchLabels: {name: spot}}, template: {metadata: {labels: {name: spot}}, spec: {class: {kind: MachineClass, name: small}}}}}`, timesOfPlan},
+  selector: {matchLabels: {name: spot}},
+  template: {metadata: {labels: {name: spot}}, spec: {class: {kind: MachineClass, name: small}}}}}`, timesOfPlan},
 		{"machineclass.yaml", `{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineClass, metadata: {name: small}, providerSpec: {size: huge},
   provider: other, secretRef: {name: other}, nodeTemplate: {virtualCapacity: {example.org/x: "1"}}}`, timesOfPlan},
 		{"newclass.yaml", `{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineClass, metadata: {name: huge}, providerSpec: {}}`, timesOfPlan},
 		{"times.yaml", withClass, "--fleet-namespace=elsewhere"},
 		{"target.yaml", withClass, timesOfPlan + " --no-target"},
 		{"invalid.yaml", strings.Replace(withClass, "spec: {", "spec: {replicas: -1, strategy: {type: Sometimes}, ", 1), timesOfPlan},
-		{"field.yaml", strings.Replace(withClass, "spec: {template", "spec: {tempalte", 1), timesOfPlan},
+		{"field.yaml", strings.Replace(withClass, "spec: {template", "spec: {templates", 1), timesOfPlan},
 		{"several.yaml", withClass + "---\n" + withClass, timesOfPlan},
 		{"secret.yaml", "{apiVersion: v1, kind: Secret, metadata: {name: s}}", timesOfPlan},
 		{"namespace.yaml", strings.Replace(withClass, "name: workers", "name: workers, namespace: dev", 1), timesOfPlan},
@@ -52,6 +53,33 @@ func TestPlansOfChanges(t *testing.T) {
 	}
 	b.WriteString(transcript(t, s, "plan"))
 	golden.Compare(t, "testdata/plans.txt", b.String())
+	if n := s.Writes(); n > 0 {
+		t.Errorf("%d writes: %q", n, s.Log())
+	}
+}
+
+// TestPlansOfConfigs has plans of changes of MachineConfigs and KubeletConfigs.
+func TestPlansOfConfigs(t *testing.T) {
+	folder := t.TempDir()
+	s := clusterOf(t, "planconfig.yaml")
+	var b strings.Builder
+	for _, tc := range []struct{ file, content, flags string }{
+		{"config.yaml", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 00-base}, spec: {config: {
+  ignition: {version: 3.4.0}, storage: {files: [{path: /etc/crio/crio.conf, contents: {source: "data:,secret"}}]}}}}`, "--update-time=4m"},
+		{"kubelet.yaml", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: KubeletConfig, metadata: {name: pods}, spec: {
+  machineConfigPoolSelector: {matchLabels: {pool: workers}}, kubeletConfig: {maxPods: 50}}}`, ""},
+		{"wrong.yaml", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: KubeletConfig, metadata: {name: pods}, spec: {
+  machineConfigPoolSelector: {matchLabels: {pool: workers}}, kubeletConfig: {maxPodz: 50}}}`, ""},
+		{"other.yaml", `{apiVersion: fleet.machine.sapcloud.io/v1alpha1, kind: MachineConfig, metadata: {name: 01-other}, spec: {}}`, "--no-target"},
+	} {
+		path := filepath.Join(folder, tc.file)
+		if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := append([]string{"plan", "-f", path}, strings.Fields(tc.flags)...)
+		b.WriteString(strings.ReplaceAll(transcript(t, s, args...), folder+"/", ""))
+	}
+	golden.Compare(t, "testdata/planconfigs.txt", b.String())
 	if n := s.Writes(); n > 0 {
 		t.Errorf("%d writes: %q", n, s.Log())
 	}

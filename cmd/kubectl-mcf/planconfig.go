@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
+	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/observe"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan/configs"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan/manifest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/text"
+)
+
+// planConfig prints the plan of a change of a MachineConfig or a KubeletConfig.
+func (p *program) planConfig(ctx context.Context, in plan.Input, m manifest.Manifest) error {
+	_, target, err := p.connect(p)
+	if err != nil {
+		return err
+	}
+	if target == nil {
+		return fmt.Errorf("a %s is in the target cluster, and --no-target is set; leave it out", m.Kind)
+	}
+	client, err := fleetclient.NewForConfig(target)
+	if err != nil {
+		return fmt.Errorf("client of the target cluster: %w", err)
+	}
+	objects, err := configObjects(ctx, client, in.Snapshot)
+	if err != nil {
+		return err
+	}
+	var c configs.Change
+	if m.Kind == manifest.MachineConfig {
+		c.ConfigBefore, c.ConfigAfter, err = changed(m, objects.MachineConfigs, func(o *fleetv1alpha1.MachineConfig) string { return o.Name })
+	} else {
+		c.KubeletBefore, c.KubeletAfter, err = changed(m, objects.KubeletConfigs, func(o *fleetv1alpha1.KubeletConfig) string { return o.Name })
+	}
+	if err != nil {
+		return err
+	}
+	v, err := configs.Of(in, objects, c)
+	if err != nil {
+		return err
+	}
+	return p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+}
+
+// changed returns the object of a manifest before and after the change.
+func changed[T any](m manifest.Manifest, all []*T, name func(*T) string) (before, after *T, err error) {
+	if i := slices.IndexFunc(all, func(o *T) bool { return name(o) == m.Name }); i >= 0 {
+		before = all[i]
+	}
+	after, err = manifest.Apply(m, before)
+	return before, after, err
+}
+
+// configObjects reads what configurations depend on.
+func configObjects(ctx context.Context, client fleetclient.FleetV1alpha1Interface, s view.Snapshot) (o configs.Objects, err error) {
+	missing := func(verb, resource string, err error) error {
+		return observe.Explain(err, observe.Right{Verb: verb, Resource: resource + "." + fleetv1alpha1.GroupName, Cluster: "target"})
+	}
+	pools, err1 := client.MachineConfigPools().List(ctx, metav1.ListOptions{})
+	machines, err2 := client.MachineConfigs().List(ctx, metav1.ListOptions{})
+	kubelets, err3 := client.KubeletConfigs().List(ctx, metav1.ListOptions{})
+	err = errors.Join(missing("list", "machineconfigpools", err1), missing("list", "machineconfigs", err2), missing("list", "kubeletconfigs", err3))
+	if err != nil {
+		return o, err
+	}
+	o.Pools, o.MachineConfigs, o.KubeletConfigs = pointersTo(pools.Items), pointersTo(machines.Items), pointersTo(kubelets.Items)
+	var names []string
+	for _, pool := range o.Pools {
+		names = append(names, pool.Status.CurrentMachineConfig)
+	}
+	for _, node := range s.Nodes {
+		names = append(names, node.Annotations[fleetv1alpha1.DaemonPrefix.CurrentConfig()])
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name == "" {
+			continue
+		}
+		rendered, err := client.RenderedMachineConfigs().Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // the plan says that it is not known
+		case err != nil:
+			return o, missing("get", "renderedmachineconfigs", err)
+		default:
+			o.Rendered = append(o.Rendered, rendered)
+		}
+	}
+	o.Controller, err = client.ControllerConfigs().Get(ctx, fleetv1alpha1.ControllerConfigName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		o.Controller, err = nil, nil
+	}
+	return o, missing("get", "controllerconfigs", err)
+}
+
+func pointersTo[T any](items []T) (all []*T) {
+	for i := range items {
+		all = append(all, &items[i])
+	}
+	return all
+}
