@@ -109,7 +109,8 @@ const (
 	// DrainNode begins the drain of a Node before its update, and UpdateNode is when that has ended.
 	DrainNode  Action = "DrainNode"
 	UpdateNode Action = "UpdateNode"
-	// RebootNode and ApplyNode are when a Node has applied its configuration, with and without a reboot.
+	// RebootNode and ApplyNode are when a Node has applied its configuration, with and without a
+	// reboot.
 	RebootNode Action = "RebootNode"
 	ApplyNode  Action = "ApplyNode"
 	// Release lets a MachineSet or machine go that does not match the selector any more.

@@ -29,7 +29,7 @@ type record struct {
 	looked int
 
 	exist, before, most int
-	least               int // available machines; -1 before the first moment
+	least, available    int // available machines; the least is -1 before the first moment
 	zones               map[string]*Zone
 	zoneOfMachine       map[types.UID]string
 	isNew               map[types.UID]bool // machines that were created
@@ -106,6 +106,10 @@ func (w *world) measure() {
 	if w.least < 0 || available < w.least {
 		w.least = available
 	}
+	if available != w.available && w.now.After(w.begun) { // also when minReadySeconds are over
+		w.changed = w.now
+	}
+	w.available = available
 }
 
 // took returns how long the run has taken until its last step.

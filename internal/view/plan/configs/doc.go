@@ -6,7 +6,7 @@
 // rules of the pool. Which Nodes get it when is decided by candidates in a simulation, and where
 // the strategy of a MachineDeployment brings it to machines, package plan simulates that.
 //
-// Guarantees: those of package plan. Not guaranteed: what a Node has beside its configuration, such
-// as files that it has changed and hooks of its daemon; users other than root and core are not
-// known.
+// Guarantees: those of package plan. Not guaranteed: what a Node has in addition to its
+// configuration, such as files that it has changed and hooks of its daemon; users other than root
+// and core are not known.
 package configs

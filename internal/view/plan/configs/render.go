@@ -114,7 +114,7 @@ func (o Objects) render(pool *v1alpha1.MachineConfigPool, replaces bool) (target
 	return o.find(v.Target), ""
 }
 
-// difference is what a Node does to get from a configuration to another one.
+// difference has the actions of a Node that gets from a configuration to another one.
 type difference struct {
 	actions daemon.Actions
 	changes []string // paths and fields
