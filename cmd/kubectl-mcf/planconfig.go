@@ -11,6 +11,7 @@ import (
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/observe"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan"
@@ -66,14 +67,19 @@ func configObjects(ctx context.Context, client fleetclient.FleetV1alpha1Interfac
 	missing := func(verb, resource string, err error) error {
 		return observe.Explain(err, observe.Right{Verb: verb, Resource: resource + "." + fleetv1alpha1.GroupName, Cluster: "target"})
 	}
-	pools, err1 := client.MachineConfigPools().List(ctx, metav1.ListOptions{})
-	machines, err2 := client.MachineConfigs().List(ctx, metav1.ListOptions{})
-	kubelets, err3 := client.KubeletConfigs().List(ctx, metav1.ListOptions{})
+	err1 := decode.EachPage(ctx, "MachineConfigPools", client.MachineConfigPools().List, func(page *fleetv1alpha1.MachineConfigPoolList) {
+		o.Pools = append(o.Pools, pointersTo(page.Items)...)
+	})
+	err2 := decode.EachPage(ctx, "MachineConfigs", client.MachineConfigs().List, func(page *fleetv1alpha1.MachineConfigList) {
+		o.MachineConfigs = append(o.MachineConfigs, pointersTo(page.Items)...)
+	})
+	err3 := decode.EachPage(ctx, "KubeletConfigs", client.KubeletConfigs().List, func(page *fleetv1alpha1.KubeletConfigList) {
+		o.KubeletConfigs = append(o.KubeletConfigs, pointersTo(page.Items)...)
+	})
 	err = errors.Join(missing("list", "machineconfigpools", err1), missing("list", "machineconfigs", err2), missing("list", "kubeletconfigs", err3))
 	if err != nil {
 		return o, err
 	}
-	o.Pools, o.MachineConfigs, o.KubeletConfigs = pointersTo(pools.Items), pointersTo(machines.Items), pointersTo(kubelets.Items)
 	var names []string
 	for _, pool := range o.Pools {
 		names = append(names, pool.Status.CurrentMachineConfig)
