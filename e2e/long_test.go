@@ -21,6 +21,7 @@ var long = map[string]string{
 	"TestMachineConfiguration":            "a lab with daemons and real kubelets, which reboot",
 	"TestMainJobOnMCMsDefinitions":        "a lab whose definitions are replaced",
 	"TestNamespaceSwitch":                 "a lab whose namespaces are switched on and off",
+	"TestPlans":                           "a lab whose VMs take long enough to compare times with plans",
 	"TestRealKubeletVolumes":              "volumes of real kubelets move one after the other",
 	"TestTraces":                          "a lab with Jaeger",
 	"TestUpstreamAutoscaler":              "a lab with a cluster-autoscaler, if there is one",
