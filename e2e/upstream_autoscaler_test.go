@@ -221,7 +221,8 @@ func (s *space) mayAutoscale(account string) {
 // may have the pods of several autoscalers.
 const labelTenant = "example.com/tenant"
 
-// pool creates a node group in a zone, without machines. Its class has the Secret of the namespace's.
+// pool creates a node group in a zone, without machines. Its class has the Secret of the
+// namespace's.
 func (s *space) pool(name, zone string, most int) {
 	s.Helper()
 	classes, err := s.api().MachineClasses(s.name).List(s.Context(), metav1.ListOptions{Limit: 1})

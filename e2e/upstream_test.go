@@ -28,8 +28,7 @@ const autoscalerVariable = "AUTOSCALER"
 // autoscalerLongVariable is set for the tests with it that take minutes.
 const autoscalerLongVariable = "AUTOSCALER_LONG"
 
-// upstream is what autoscalers of a fleet need: the program, certificates, and the address of the
-// fleet.
+// upstream has the program of autoscalers, their certificates, and the address of a fleet.
 type upstream struct {
 	program string
 	files   autoscalerFiles
@@ -63,7 +62,7 @@ func newUpstream(t *testing.T) *upstream {
 // mostReplicas is how many replicas the service knows.
 const mostReplicas = 3
 
-// fleetFlags has each replica serve autoscalers, at an address of its own.
+// fleetFlags has each replica serve autoscalers, at a separate address.
 func (u *upstream) fleetFlags() string {
 	return "--autoscaler-address=127.0.1.1$(NUMBER) --autoscaler-port=" + u.port + " --autoscaler-tls-cert-file=" + u.files.of("server.crt") +
 		" --autoscaler-tls-private-key-file=" + u.files.of("server.key") + " --autoscaler-client-ca-file=" + u.files.of("ca.crt")

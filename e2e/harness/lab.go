@@ -35,8 +35,8 @@ const DefaultSlots = 256
 type Options struct {
 	// Dir is the lab's folder.
 	Dir string
-	// Clusters is 1 or 2; 0 means 1. Above 2, or with Light, it is the number of target clusters that
-	// have a real API server and a namespace for each.
+	// Clusters is 1 or 2; 0 means 1. Above 2, or with Light, it is the number of target clusters
+	// that have a real API server and a namespace for each.
 	Clusters int
 	// Light is the number of target clusters that have a light API server.
 	Light int
@@ -48,18 +48,19 @@ type Options struct {
 	NoFleet bool
 	// Nodes of the control cluster that belong to no machine, with real kubelets.
 	Nodes int
-	// MachineConfiguration installs its kinds in the target cluster and runs machine-config-daemon in
-	// VMs with a real kubelet, with DaemonFlags.
+	// MachineConfiguration installs its kinds in the target cluster and runs machine-config-daemon
+	// in VMs with a real kubelet, with DaemonFlags.
 	MachineConfiguration bool
 	DaemonFlags          string
-	// NoRestart disables the restart of a replica's process that ends by itself; else it is restarted
-	// as by a kubelet.
+	// NoRestart disables the restart of a replica's process that ends by itself; else it is
+	// restarted as by a kubelet.
 	NoRestart bool
 	// Tracing adds a Jaeger; bin/jaeger has to be built.
 	Tracing bool
 	// TraceRatio of the roots whose machines are traced; 0 means all.
 	TraceRatio float64
-	// CloudsimFlags and FleetFlags are passed on. $(NUMBER) in FleetFlags is the number of the replica.
+	// CloudsimFlags and FleetFlags are passed on. $(NUMBER) in FleetFlags is the number of the
+	// replica.
 	CloudsimFlags, FleetFlags string
 	// CloudEndpoints are those of further clouds that Secrets may name.
 	CloudEndpoints []string
@@ -83,11 +84,12 @@ type Lab struct {
 	Machines machineclientset.Interface
 	// Configs is the target cluster's API of machine configuration.
 	Configs fleetclient.FleetV1alpha1Interface
-	// Config and TargetConfig are the administrator's access to the control cluster and to the target
-	// cluster.
+	// Config and TargetConfig are the administrator's access to the control cluster and to the
+	// target cluster.
 	Config, TargetConfig *rest.Config
 	Cloud                *Cloud
-	// SlotCount is the number of slots of the fleet. Open does not know it, and assumes DefaultSlots.
+	// SlotCount is the number of slots of the fleet. Open does not know it, and assumes
+	// DefaultSlots.
 	SlotCount int
 
 	launcher      string // its URL
@@ -134,8 +136,8 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 		cmd.Stdout = io.MultiWriter(output, &printed)
 	}
 	cmd.Stderr = cmd.Stdout
-	// On an interrupt `lab up` stops what it has started. Only this process sends it: a Ctrl-C, which
-	// a terminal sends to a whole group of processes, would else interrupt `lab down`.
+	// On an interrupt `lab up` stops what it has started. Only this process sends it: a Ctrl-C,
+	// which a terminal sends to a whole group of processes, would else interrupt `lab down`.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = Standstill

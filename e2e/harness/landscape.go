@@ -38,8 +38,8 @@ func (l *Lab) Members() (all []Member, err error) {
 	return all, nil
 }
 
-// Of returns the lab with one of the target clusters of the landscape as Target, and the path of its
-// administrator's kubeconfig.
+// Of returns the lab with one of the target clusters of the landscape as Target, and the path of
+// its administrator's kubeconfig.
 func (l *Lab) Of(m Member) (of *Lab, kubeconfig string, err error) {
 	file := filepath.Join("targets", m.Name+".kubeconfig")
 	is := *l

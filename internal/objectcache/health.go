@@ -37,8 +37,8 @@ func NewHealth(c clock.PassiveClock) *Health {
 	return &Health{clock: c, delivered: map[*ListerWatcher]bool{}, broken: map[*ListerWatcher]outage{}}
 }
 
-// OnRecovered calls f each time that a watch delivers again, with the time for which it did not. Call
-// it before the first watch begins.
+// OnRecovered calls f each time that a watch delivers again, with the time for which it did not.
+// Call it before the first watch begins.
 func (h *Health) OnRecovered(f func(after time.Duration)) { h.recovered = f }
 
 // Broken returns since when the watch does not deliver whose outage is the longest, and the last

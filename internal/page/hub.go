@@ -26,8 +26,8 @@ const (
 	mostViewers = 32
 )
 
-// Source reads the objects that the page shows. Run lists and watches until ctx ends; Changes returns a number
-// that differs after a change; Read returns what is known.
+// Source reads the objects that the page shows. Run lists and watches until ctx ends; Changes
+// returns a number that differs after a change; Read returns what is known.
 type Source interface {
 	Run(ctx context.Context)
 	Changes() uint64

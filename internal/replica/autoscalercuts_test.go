@@ -27,7 +27,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespaceswitch/policy"
 )
 
-// interruption is what happens to a replica when the write of a call arrives at the API server.
+// interruption describes what happens to a replica when the write of a call arrives at the API
+// server.
 type interruption struct {
 	name string
 	// after means that the write has had its effect, lost that its answer does not arrive.

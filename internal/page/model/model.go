@@ -31,11 +31,12 @@ type Input struct {
 	Replica, Version string
 	// Targets are the target clusters that this replica knows.
 	Targets []view.TargetRead
-	// Receipts are the last ones of this replica, and Gone the deletions of machines that were observed
-	// to end. Both have the latest last.
+	// Receipts are the last ones of this replica, and Gone the deletions of machines that were
+	// observed to end. Both have the latest last.
 	Receipts []receipt.Receipt
 	Gone     []Gone
-	// Loaded reports whether all objects have been read; Unread has what could not be, with the reason.
+	// Loaded reports whether all objects have been read; Unread has what could not be, with the
+	// reason.
 	Loaded bool
 	Unread []string
 }
