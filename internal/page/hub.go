@@ -15,7 +15,7 @@ import (
 const (
 	// computeEach is the shortest time between two states, and computeAtLeast the longest one while
 	// nothing changes: ages of what is silent do.
-	computeEach, computeAtLeast = time.Second, 10 * time.Second
+	computeEach, computeAtLeast = time.Second, 5 * time.Second
 	// share is the part of the time for which states may be computed: a larger fleet is shown less
 	// often.
 	share = 20

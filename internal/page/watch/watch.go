@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -145,7 +147,11 @@ func begin[T metav1.Object](
 		}
 		return all, err
 	}
-	store.OnChange(func(T, T) { w.changes.Add(1) })
+	store.OnChange(func(before, after T) {
+		if !isRenewal(before, after) {
+			w.changes.Add(1)
+		}
+	})
 	running.Go(func() {
 		objectcache.Watch(ctx, kind+" of the page", from, selector, &objectcache.Mirror[T]{
 			Store: store, Mine: store.Each,
@@ -158,6 +164,20 @@ func begin[T metav1.Object](
 			},
 		})
 	})
+}
+
+// isRenewal reports whether two versions are those of a Lease that was renewed, and differ in
+// nothing else: each replica renews its own every two seconds. That one is silent is seen as time
+// goes on.
+func isRenewal[T metav1.Object](before, after T) bool {
+	was, isLease := any(before).(*coordinationv1.Lease)
+	is, _ := any(after).(*coordinationv1.Lease)
+	if !isLease || was == nil || is == nil {
+		return false
+	}
+	same := *was.Spec.DeepCopy()
+	same.RenewTime = is.Spec.RenewTime
+	return apiequality.Semantic.DeepEqual(same, is.Spec) && maps.Equal(was.Annotations, is.Annotations)
 }
 
 // fails records that a list has failed, or was answered if err is nil.

@@ -126,6 +126,23 @@ func TestChangesAreSeen(t *testing.T) {
 			if w.Changes() != before {
 				t.Error("something has changed")
 			}
+			lease := in.Leases[1]
+			for range 3 { // renewals
+				at := metav1.NewMicroTime(time.Now())
+				lease.Spec.RenewTime = &at
+				apiserver.Add(s, lease)
+				time.Sleep(2 * time.Second)
+			}
+			synctest.Wait()
+			if w.Changes() != before {
+				t.Error("a renewal of a Lease is a change")
+			}
+			lease.Annotations = map[string]string{"fleet.machine.sapcloud.io/leaving": "true"}
+			apiserver.Add(s, lease)
+			synctest.Wait()
+			if w.Changes() == before {
+				t.Error("a replica that leaves is no change")
+			}
 			deleted := in.Machines[2]
 			if deleted.DeletionTimestamp == nil {
 				deleted.DeletionTimestamp = &metav1.Time{Time: time.Now()}
