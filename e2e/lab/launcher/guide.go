@@ -3,6 +3,9 @@ package launcher
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // Guide prints how to use a lab that is up.
@@ -24,6 +27,12 @@ func Guide(options Options, out io.Writer) error {
 	self := options.binary("lab")
 	if jaeger := endpoints[jaegerName]; jaeger != "" {
 		fmt.Fprintf(out, "  %s trace --dir=%s MACHINE   # the life of a machine; Jaeger is at %s\n", self, options.Dir, jaeger)
+	}
+	for _, name := range slices.Sorted(maps.Keys(endpoints)) {
+		if strings.HasPrefix(name, fleetPrefix) {
+			fmt.Fprintf(out, "  %s/page/   # the whole fleet in a browser; any replica serves it\n", endpoints[name])
+			break
+		}
 	}
 	fmt.Fprintf(out, "  curl %s/v1/instances\n\n  %s status --dir=%s\n  %s down --dir=%s\n\nLogs are in %s.\n",
 		endpoints[cloudsimName], self, options.Dir, self, options.Dir, folder.path(logsDir))
