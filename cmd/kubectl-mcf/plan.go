@@ -74,9 +74,10 @@ func newPlanCommand(p *program) *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Show what a change would do to machines and Nodes before it is applied",
 		Long: help(`
-Show what a change of a MachineDeployment, MachineClass, MachineConfig or KubeletConfig would do before it is applied: which fields differ and what each of them does, which machines are replaced, in which
-order and why, how many exist at once and in which zones, which PodDisruptionBudgets block drains, what holds it, and how long it takes.
-Nothing is written. The file has one object as kubectl apply would get it.
+Show what a change of a MachineDeployment, MachineClass, MachineConfig or KubeletConfig would do before it is applied: which fields differ
+and what each of them does, which machines are replaced and which Nodes reboot, in which order and why, how many exist at once and in which
+zones, which PodDisruptionBudgets block drains, what holds it, and how long it takes. Nothing is written. The file has one object as
+kubectl apply would get it.
 
 The plan is a simulation of the fleet's own decisions on the present objects. Times are those that replicas have measured since their
 start, read as by kubectl mcf top, or those of flags; without both there is an order and no time.`,

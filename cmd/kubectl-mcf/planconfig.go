@@ -76,7 +76,8 @@ func configObjects(ctx context.Context, client fleetclient.FleetV1alpha1Interfac
 	err3 := decode.EachPage(ctx, "KubeletConfigs", client.KubeletConfigs().List, func(page *fleetv1alpha1.KubeletConfigList) {
 		o.KubeletConfigs = append(o.KubeletConfigs, pointersTo(page.Items)...)
 	})
-	err = errors.Join(missing("list", "machineconfigpools", err1), missing("list", "machineconfigs", err2), missing("list", "kubeletconfigs", err3))
+	err = errors.Join(missing("list", "machineconfigpools", err1), missing("list", "machineconfigs", err2),
+		missing("list", "kubeletconfigs", err3))
 	if err != nil {
 		return o, err
 	}

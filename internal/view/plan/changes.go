@@ -58,10 +58,10 @@ func changesOf(c Change) []FieldChange {
 		return []FieldChange{}
 	}
 	return FieldChanges(c.Before, c.After, func(path []string, alone *v1alpha1.MachineDeployment) Effect {
-		switch {
-		case path[1] == "replicas":
+		switch path[1] {
+		case "replicas":
 			return Resizes
-		case path[1] == "template":
+		case "template":
 			return effectOf(c, alone)
 		}
 		return Steers

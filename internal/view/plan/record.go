@@ -39,7 +39,8 @@ type record struct {
 
 func newRecord() record {
 	return record{
-		isTimed: true, least: -1, setWaits: map[string]string{}, zones: map[string]*Zone{}, zoneOfMachine: map[types.UID]string{}, isNew: map[types.UID]bool{},
+		isTimed: true, least: -1, setWaits: map[string]string{}, zones: map[string]*Zone{}, zoneOfMachine: map[types.UID]string{},
+		isNew:   map[types.UID]bool{},
 		deleted: map[types.UID]bool{}, updated: map[types.UID]bool{},
 	}
 }

@@ -162,7 +162,7 @@ func (w *world) draws(d Distribution, step, machine string, otherwise time.Durat
 }
 
 // errEndless is the error of a simulation that does not end.
-var errEndless = errors.New("expected the simulation of the change to end, and it has not; please report this with the objects of the namespace")
+var errEndless = errors.New("expected the simulation of the change to end, and it has not; report this with the objects of the namespace")
 
 const (
 	mostMoments = 1_000_000 // at which something happens
@@ -227,8 +227,8 @@ func (w *world) nextMoment() (at time.Time, ok bool) {
 // isDone reports whether the deployment has what it wants. One that is paused does not report that
 // a rollout has ended.
 func (w *world) isDone() bool {
-	newSet := rollout.NewSet(w.deployment, w.sets)
-	if int(w.deployment.Status.AvailableReplicas) != int(w.deployment.Spec.Replicas) || w.exist != int(w.deployment.Spec.Replicas) || newSet == nil {
+	newSet, wanted := rollout.NewSet(w.deployment, w.sets), w.deployment.Spec.Replicas
+	if w.deployment.Status.AvailableReplicas != wanted || w.exist != int(wanted) || newSet == nil {
 		return false
 	}
 	_, underWay := rollout.UnderWay(w.deployment, w.sets)

@@ -60,7 +60,8 @@ func planVMs(m plan.Machines) string {
 
 // planTime renders the time of a plan, and what it does not end for.
 func (s Style) planTime(p plan.Plan) string {
-	text, level := "", view.Level("")
+	var text string
+	var level view.Level
 	switch took := p.Time.Median.Duration; {
 	case !p.Time.Known:
 		text = "Time: not known, because no replica has reported how long machines take; set --create-time and --delete-time."

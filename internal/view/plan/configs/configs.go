@@ -30,7 +30,9 @@ type planner struct {
 // Of returns the plan of a change. Errors: the simulation does not end, which is a defect.
 func Of(in plan.Input, o Objects, c Change) (plan.Plan, error) {
 	p := planner{in: in, objects: o, members: candidates.Members(o.Pools, in.Snapshot.Nodes, referring(in.Snapshot, o.Pools))}
-	p.plan = plan.Plan{Steps: []plan.Step{}, Ends: true, Missing: in.Snapshot.Missing, Time: plan.Time{Known: true, Source: in.Durations.Source}}
+	p.plan = plan.Plan{
+		Steps: []plan.Step{}, Ends: true, Missing: in.Snapshot.Missing, Time: plan.Time{Known: true, Source: in.Durations.Source},
+	}
 	p.describe(c)
 	if c.KubeletAfter != nil && c.KubeletBefore == nil {
 		c.KubeletAfter = c.KubeletAfter.DeepCopy()
@@ -62,26 +64,28 @@ func Of(in plan.Input, o Objects, c Change) (plan.Plan, error) {
 
 // describe records what is changed. Values are left out: contents of files may be secret.
 func (p *planner) describe(c Change) {
-	kind, creates, changes := "KubeletConfig", false, []plan.FieldChange{}
-	var name string
+	changes := []plan.FieldChange{}
 	if c.ConfigAfter != nil {
-		kind, name, creates = "MachineConfig", c.ConfigAfter.Name, c.ConfigBefore == nil
-		if !creates {
-			changes = plan.FieldChanges(c.ConfigBefore, c.ConfigAfter, func([]string, *v1alpha1.MachineConfig) plan.Effect { return plan.Configures })
-		}
+		p.plan.Object, p.plan.Creates = view.Object{Kind: "MachineConfig", Name: c.ConfigAfter.Name}, c.ConfigBefore == nil
 	} else {
-		name, creates = c.KubeletAfter.Name, c.KubeletBefore == nil
-		if !creates {
-			changes = plan.FieldChanges(c.KubeletBefore, c.KubeletAfter, func([]string, *v1alpha1.KubeletConfig) plan.Effect { return plan.Configures })
-		}
+		p.plan.Object, p.plan.Creates = view.Object{Kind: "KubeletConfig", Name: c.KubeletAfter.Name}, c.KubeletBefore == nil
+	}
+	switch {
+	case c.ConfigBefore != nil:
+		changes = plan.FieldChanges(c.ConfigBefore, c.ConfigAfter, configures[v1alpha1.MachineConfig])
+	case c.KubeletBefore != nil:
+		changes = plan.FieldChanges(c.KubeletBefore, c.KubeletAfter, configures[v1alpha1.KubeletConfig])
 	}
 	for i, change := range changes {
 		if strings.HasPrefix(change.Path, "spec.config") {
 			changes[i].Before, changes[i].After = "", ""
 		}
 	}
-	p.plan.Object, p.plan.Creates, p.plan.Changes = view.Object{Kind: kind, Name: name}, creates, changes
+	p.plan.Changes = changes
 }
+
+// configures is the effect of each field of a configuration.
+func configures[T any]([]string, *T) plan.Effect { return plan.Configures }
 
 // affected returns the pools that a change concerns, by name.
 func affected(pools []*v1alpha1.MachineConfigPool, c Change) (all []*v1alpha1.MachineConfigPool) {

@@ -60,7 +60,8 @@ nodeSelector: {matchLabels: {role: p}}, maxUnavailable: 1, actions: [{path: /etc
 	for i := range nodes {
 		in.Snapshot.Nodes = append(in.Snapshot.Nodes, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprint("node-", i), CreationTimestamp: metav1.NewTime(start.Add(-time.Duration(i) * time.Hour)), Labels: map[string]string{"role": "p"},
+				Name: fmt.Sprint("node-", i), CreationTimestamp: metav1.NewTime(start.Add(-time.Duration(i) * time.Hour)),
+				Labels: map[string]string{"role": "p"},
 				Annotations: map[string]string{
 					prefix.CurrentConfig(): target.Name, prefix.DesiredConfig(): target.Name, prefix.State(): string(v1alpha1.StateDone),
 				},
@@ -173,7 +174,9 @@ func TestKubeletConfigsAreFolded(t *testing.T) {
 	labels := map[string]string{"app": "db"}
 	in.Snapshot.Pods = []*corev1.Pod{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db-0", Labels: labels}, Spec: corev1.PodSpec{NodeName: "node-0"},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
 	}}
 	in.Snapshot.Budgets = []*policyv1.PodDisruptionBudget{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db", Generation: 1},
@@ -184,7 +187,8 @@ func TestKubeletConfigsAreFolded(t *testing.T) {
 	if len(p.Pools) != 1 || !p.Pools[0].Reboot || !slices.Equal(p.Pools[0].Changes, []string{"/etc/kubernetes/kubelet.conf"}) {
 		t.Errorf("pools %+v", p.Pools)
 	}
-	if want := 2*time.Hour + 5*time.Minute; p.Time.Median.Duration != want || len(p.Blocked) != 1 || !slices.Equal(p.Steps[0].Pods, []string{"shop/db-0"}) {
+	want := 2*time.Hour + 5*time.Minute
+	if p.Time.Median.Duration != want || len(p.Blocked) != 1 || !slices.Equal(p.Steps[0].Pods, []string{"shop/db-0"}) {
 		t.Errorf("got %+v, blocked %+v, steps %+v", p.Time, p.Blocked, p.Steps)
 	}
 }

@@ -28,7 +28,7 @@ const (
 	mostMoments = 100_000
 )
 
-var errEndless = errors.New("expected the simulation of the pool to end, and it has not; please report this with its MachineConfigs and Nodes")
+var errEndless = errors.New("expected the simulation of the pool to end, and it has not; report this with its MachineConfigs and Nodes")
 
 // rolling is a run in which the daemons of a pool bring its Nodes to a target.
 type rolling struct {
