@@ -92,7 +92,8 @@ func nodeOfKubelet(name string) *corev1.Node {
 			Capacity: amounts, Allocatable: amounts,
 			Addresses: []corev1.NodeAddress{{Type: "InternalIP", Address: "10.250.0.3"}, {Type: "Hostname", Address: name}},
 			NodeInfo: corev1.NodeSystemInfo{
-				MachineID: strings.Repeat("0", 32), SystemUUID: strings.Repeat("0", 36), BootID: strings.Repeat("0", 36), KernelVersion: "6.12.1-cloud",
+				MachineID: strings.Repeat("0", 32), SystemUUID: strings.Repeat("0", 36), BootID: strings.Repeat("0", 36),
+				KernelVersion: "6.12.1-cloud",
 			},
 		},
 	}

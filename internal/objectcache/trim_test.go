@@ -23,7 +23,9 @@ func TestObjectsAreTrimmedOnTheirPagesAndWhenTheyAreReceived(t *testing.T) {
 	}
 	want := whole()
 	want.ManagedFields = nil
-	want.Status = corev1.NodeStatus{Capacity: want.Status.Capacity, Conditions: want.Status.Conditions, VolumesAttached: want.Status.VolumesAttached}
+	want.Status = corev1.NodeStatus{
+		Capacity: want.Status.Capacity, Conditions: want.Status.Conditions, VolumesAttached: want.Status.VolumesAttached,
+	}
 	lists := &ListerWatcher{Source: Source{List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 		return &corev1.NodeList{Items: []corev1.Node{whole()}}, nil
 	}}}
