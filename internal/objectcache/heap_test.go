@@ -83,9 +83,7 @@ func nodeOfKubelet(name string) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("u-" + name), ResourceVersion: "123456789", CreationTimestamp: now,
 			Labels: keys("node", 24), Annotations: keys("notes", 8), Finalizers: []string{v1alpha1.NodeFinalizerName},
-			ManagedFields: []metav1.ManagedFieldsEntry{{
-				Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`"` + strings.Repeat("f", 6000) + `"`)},
-			}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`"` + strings.Repeat("f", 6000) + `"`)}},
 		},
 		Spec: corev1.NodeSpec{
 			PodCIDR: "100.64.0.0/24", PodCIDRs: []string{"100.64.0.0/24"}, ProviderID: "cloud:///region/zone/" + name,
