@@ -67,9 +67,9 @@ func TestPlans(t *testing.T) {
 		var running sync.WaitGroup
 		for _, c := range chunk {
 			s.deploy(c.pool, c.before.Spec.Replicas, func(d *v1alpha1.MachineDeployment) { d.Spec.Strategy = c.before.Spec.Strategy })
-			s.running(c.pool, int(c.before.Spec.Replicas))
 		}
 		for _, c := range chunk {
+			s.running(c.pool, int(c.before.Spec.Replicas))
 			s.settled(c.pool)
 			c.plan = s.planned(c)
 			running.Go(func() { s.carryOut(c) })
