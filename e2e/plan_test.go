@@ -170,15 +170,18 @@ func (s *space) planned(c *change) (p plan.Plan) {
 
 // carryOut applies a change, and records what happens until it is done.
 func (s *space) carryOut(c *change) {
-	known, deleted := map[types.UID]bool{}, map[types.UID]bool{}
+	known, deleted, running := map[types.UID]bool{}, map[types.UID]bool{}, 0
 	see := func(isFirst bool) error {
 		now, err := s.machines(s.Context(), c.pool)
 		if err != nil {
 			return err
 		}
 		var begins []string
-		standing, before := map[types.UID]bool{}, len(known)
+		standing, before, run := map[types.UID]bool{}, len(known), 0
 		for _, m := range now {
+			if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
+				run++
+			}
 			standing[m.UID] = true
 			if !known[m.UID] && !isFirst {
 				c.created++
@@ -192,9 +195,10 @@ func (s *space) carryOut(c *change) {
 		if len(begins) > 0 {
 			c.deleted = append(c.deleted, begins)
 		}
-		if len(begins) > 0 || len(standing) != before {
+		if len(begins) > 0 || len(standing) != before || run != running {
 			c.lastEvent = time.Now()
 		}
+		running = run
 		known, c.most = standing, max(c.most, len(now))
 		return nil
 	}
