@@ -90,7 +90,7 @@ func walkAll(visit func(name string)) error {
 		}
 		base := entry.Name()
 		if entry.IsDir() {
-			if name != root && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata") {
+			if name != root && (strings.HasPrefix(base, ".") || base == "bin" || base == "testdata" || base == "node_modules") {
 				return filepath.SkipDir
 			}
 			return nil
