@@ -275,8 +275,8 @@ func (w builder) machine(pool, i int, set *v1alpha1.MachineSet) *v1alpha1.Machin
 	case pool == 0 && i == 2:
 		ending(25 * time.Minute)
 		last(v1alpha1.MachineOperationDelete, v1alpha1.MachineStateFailed,
-			"Draining Node "+name+": 2 pods left; shop/cart-0 and shop/cart-1 held by PodDisruptionBudget shop/cart, although all pods there are healthy: "+
-				"change what it allows")
+			"Draining Node "+name+": 2 pods left; shop/cart-0 and shop/cart-1 held by PodDisruptionBudget shop/cart, "+
+				"although all pods there are healthy: change what it allows")
 	case pool == 0 && i%19 == 3:
 		ending(2 * time.Minute)
 		last(v1alpha1.MachineOperationDelete, v1alpha1.MachineStateProcessing, "Draining Node "+name+": 5 pods left")
