@@ -26,8 +26,8 @@ const (
 	// pageCookie has the key of the one browser that was opened.
 	pageCookie = "kubectl-mcf-dashboard"
 
-	rightsForPage = "create pods/portforward in the fleet's namespace (role …:operator of the chart), and get " + pagePath + " (role …:page-reader) with " +
-		"a bearer token: a kubeconfig with a client certificate only needs --token"
+	rightsForPage = "create pods/portforward in the fleet's namespace (role …:operator of the chart), and get " + pagePath +
+		" (role …:page-reader) with a bearer token: a kubeconfig with a client certificate only needs --token"
 )
 
 func newDashboardCommand(p *program) *cobra.Command {
@@ -38,8 +38,8 @@ func newDashboardCommand(p *program) *cobra.Command {
 		Use:   "dashboard",
 		Short: "Open the page of the fleet in a browser",
 		Long: help(`
-Open the page of the fleet, which any replica serves, in a browser. The port of the replica's pod is forwarded to a port of this computer, with
-the credentials of the kubeconfig, until the command is interrupted. Only the browser with the printed URL is served, and only the page.`,
+Open the page of the fleet, which any replica serves, in a browser. The port of the replica's pod is forwarded to a port of this
+computer, with the credentials of the kubeconfig, until the command is interrupted. Only the browser with the printed URL is served, and only the page.`,
 			rightToReadLeases, rightsForPage),
 		Example: "  kubectl mcf dashboard --token \"$(kubectl create token reader)\"",
 		Args:    cobra.NoArgs,
@@ -159,7 +159,9 @@ func pageProxy(base *url.URL, transport http.RoundTripper, key, address string) 
 		case r.Host != address:
 			http.Error(w, "expected a request to "+address, http.StatusForbidden)
 		case is(r.URL.Query().Get("key")):
-			http.SetCookie(w, &http.Cookie{Name: pageCookie, Value: key, Path: pagePath, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			http.SetCookie(w, &http.Cookie{ //nolint:gosec // HTTP of a loopback address has no secure cookies in all browsers
+				Name: pageCookie, Value: key, Path: pagePath, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+			})
 			w.Header().Set("Referrer-Policy", "no-referrer")
 			http.Redirect(w, r, pagePath, http.StatusSeeOther)
 		case err != nil || !is(cookie.Value):
@@ -178,11 +180,13 @@ const browserTimeout = 10 * time.Second
 func openBrowser(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, browserTimeout)
 	defer cancel()
+	command := []string{"xdg-open"}
 	switch runtime.GOOS {
 	case "darwin":
-		return exec.CommandContext(ctx, "open", address).Run()
+		command = []string{"open"}
 	case "windows":
-		return exec.CommandContext(ctx, "rundll32", "url.dll,FileProtocolHandler", address).Run()
+		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
 	}
-	return exec.CommandContext(ctx, "xdg-open", address).Run()
+	command = append(command, address)
+	return exec.CommandContext(ctx, command[0], command[1:]...).Run() //nolint:gosec // one of these, with the URL that was printed
 }
