@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 . hack/env.sh
 
 test=(unit e2e+chaos-short)
-more=(modules+smoke e2e-rest chaos-more image+attack alerts-short+helm-short)
+more=(modules+smoke e2e-rest+page chaos-more image+attack alerts-short+helm-short)
 SEED=${SEED:-$(date -u +%Y%m%d)}
 order=()
 [[ -z ${SHUFFLE:-} ]] || order=("-shuffle=$SHUFFLE")
@@ -25,8 +25,8 @@ for word in "${@:-test}"; do
 done
 IFS=+ read -ra names <<<"$(IFS=+; echo "${groups[*]}")"
 for name in "${names[@]}"; do
-  [[ $name =~ ^(unit|race|long|modules|e2e|e2e-rest|smoke|attack|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos-more|chaos)$ ]] || {
-    echo "hack/test.sh: expected test, more, unit, race, long, modules, e2e, e2e-rest, smoke, attack, image, alerts-short, alerts, helm-short," \
+  [[ $name =~ ^(unit|race|long|modules|e2e|e2e-rest|smoke|attack|page|image|alerts-short|alerts|helm-short|helm|chaos-short|chaos-more|chaos)$ ]] || {
+    echo "hack/test.sh: expected test, more, unit, race, long, modules, e2e, e2e-rest, smoke, attack, page, image, alerts-short, alerts, helm-short," \
       "helm, chaos-short, chaos-more or chaos, got '$name'" >&2
     exit 2
   }
@@ -179,6 +179,9 @@ smoke() {
 }
 
 attack() { lab && tests . -tags e2e -count=1 -- ./e2e/attack; }
+
+# The page of the fleet in Chromium. Without Chromium and npm it fails.
+page() { hack/page-e2e.sh || fails "make page-e2e" "make page-e2e"; }
 
 # The container image and its binary. Its compiler and linker have a low priority, for the tests that run at the same time.
 image() {
