@@ -44,7 +44,6 @@ type change struct {
 	most             int
 	took             time.Duration
 	deviation        float64
-	wrong            []string
 	begun, lastEvent time.Time
 }
 

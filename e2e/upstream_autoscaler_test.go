@@ -183,7 +183,7 @@ func TestUpstreamAutoscalersOfALandscape(t *testing.T) {
 		up.autoscale(s, kubeconfig)
 	}
 	for i, s := range all {
-		s.load("pods", int32(i+1), "sim-1a") //nolint:gosec // three
+		s.load("pods", int32(i+1), "sim-1a")
 	}
 	for i, s := range all {
 		s.running("a", i+1)

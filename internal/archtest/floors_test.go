@@ -16,7 +16,8 @@ import (
 // path that it is within; what is within none, as the end-to-end tests, is outside. Binaries are on
 // the highest floor, those of drivers too.
 var floors = [][]string{
-	{"cmd"}, {"internal/replica", "internal/view", "internal/page"}, {"controllers"}, {"shard", "membership"}, {"internal"}, {"driver", "apis", "client"},
+	{"cmd"}, {"internal/replica", "internal/view", "internal/page"}, {"controllers"}, {"shard", "membership"}, {"internal"},
+	{"driver", "apis", "client"},
 }
 
 // floorOf returns the floor of a folder, counted from the highest, and -1 outside.

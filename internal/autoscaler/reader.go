@@ -109,42 +109,14 @@ func (r *reader) remember(name string, s snapshot) {
 // that of a Machine that the list of Machines shows as being deleted.
 func (r *reader) list(ctx context.Context, name string) (*groups.Namespace, error) {
 	w := groups.World{Name: name, Sets: map[types.UID]types.UID{}, Held: r.held(name), Off: r.off(name), Pods: map[string]int64{}}
-	err := decode.EachPage(ctx, "MachineDeployments", r.machines.MachineDeployments(name).List, func(page *v1alpha1.MachineDeploymentList) {
-		for i := range page.Items {
-			if _, ok, _ := validation.NodeGroupOf(page.Items[i].Annotations); ok {
-				w.Deployments = append(w.Deployments, slim(&page.Items[i]))
-				if most, isSet := r.maxPods(name, page.Items[i].Name); isSet {
-					w.Pods[page.Items[i].Name] = most
-				}
-			}
-		}
-	})
-	if err != nil || len(w.Deployments) == 0 {
+	if err := r.listGroups(ctx, &w); err != nil || len(w.Deployments) == 0 {
 		return groups.NewNamespace(w), err
 	}
-	err = decode.EachPage(ctx, "MachineSets", r.machines.MachineSets(name).List, func(page *v1alpha1.MachineSetList) {
-		for i := range page.Items {
-			if owner := metav1.GetControllerOf(&page.Items[i]); owner != nil {
-				w.Sets[page.Items[i].UID] = owner.UID
-			}
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = decode.EachPage(ctx, "MachineClasses", r.machines.MachineClasses(name).List, func(page *v1alpha1.MachineClassList) {
-		for i := range page.Items {
-			c := &page.Items[i]
-			w.Classes = append(w.Classes, &v1alpha1.MachineClass{
-				ObjectMeta: metav1.ObjectMeta{Name: c.Name}, NodeTemplate: c.NodeTemplate.DeepCopy(),
-			})
-		}
-	})
-	if err != nil {
+	if err := r.listParents(ctx, &w); err != nil {
 		return nil, err
 	}
 	now := r.wall()
-	err = decode.EachPage(ctx, "Machines", r.machines.Machines(name).List, func(page *v1alpha1.MachineList) {
+	err := decode.EachPage(ctx, "Machines", r.machines.Machines(name).List, func(page *v1alpha1.MachineList) {
 		for i := range page.Items {
 			w.Machines = append(w.Machines, groups.MachineOf(&page.Items[i], now))
 		}
@@ -153,6 +125,45 @@ func (r *reader) list(ctx context.Context, name string) (*groups.Namespace, erro
 		return nil, err
 	}
 	return groups.NewNamespace(w), nil
+}
+
+// listGroups reads the MachineDeployments that are node groups.
+func (r *reader) listGroups(ctx context.Context, w *groups.World) error {
+	all := r.machines.MachineDeployments(w.Name)
+	return decode.EachPage(ctx, "MachineDeployments", all.List, func(page *v1alpha1.MachineDeploymentList) {
+		for i := range page.Items {
+			d := &page.Items[i]
+			if _, ok, _ := validation.NodeGroupOf(d.Annotations); !ok {
+				continue
+			}
+			w.Deployments = append(w.Deployments, slim(d))
+			if most, isSet := r.maxPods(w.Name, d.Name); isSet {
+				w.Pods[d.Name] = most
+			}
+		}
+	})
+}
+
+// listParents reads which MachineSets belong to which MachineDeployments, and the classes.
+func (r *reader) listParents(ctx context.Context, w *groups.World) error {
+	err := decode.EachPage(ctx, "MachineSets", r.machines.MachineSets(w.Name).List, func(page *v1alpha1.MachineSetList) {
+		for i := range page.Items {
+			if owner := metav1.GetControllerOf(&page.Items[i]); owner != nil {
+				w.Sets[page.Items[i].UID] = owner.UID
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return decode.EachPage(ctx, "MachineClasses", r.machines.MachineClasses(w.Name).List, func(page *v1alpha1.MachineClassList) {
+		for i := range page.Items {
+			c := &page.Items[i]
+			w.Classes = append(w.Classes, &v1alpha1.MachineClass{
+				ObjectMeta: metav1.ObjectMeta{Name: c.Name}, NodeTemplate: c.NodeTemplate.DeepCopy(),
+			})
+		}
+	})
 }
 
 // slim returns a copy without what no answer depends on.

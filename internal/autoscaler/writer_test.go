@@ -171,8 +171,9 @@ func TestNodesThatAreDeletedOneByOne(t *testing.T) {
 		if len(errs) != deleted+2 {
 			t.Errorf("%d calls were answered: %v", len(errs), errs)
 		}
-		if d := f.deployment("pool"); d.Spec.Replicas != machines-deleted || strings.Contains(d.Annotations[v1alpha1.AnnotationTriggerDeletion], "pool-30") {
-			t.Errorf("%d replicas, want %d; %v", d.Spec.Replicas, machines-deleted, d.Annotations)
+		d := f.deployment("pool")
+		if named := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; d.Spec.Replicas != machines-deleted || strings.Contains(named, "pool-30") {
+			t.Errorf("%d replicas, want %d; %s", d.Spec.Replicas, machines-deleted, named)
 		}
 		if n := f.api.Writes(); n != 2 {
 			t.Errorf("%d writes, want one of the first call and one of the others: %v", n, f.api.Log())

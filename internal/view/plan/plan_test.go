@@ -181,7 +181,8 @@ mcf_machine_step_seconds_bucket{provider="aws",step="delete",le="60"} 2
 other{step="run"} 1
 `
 	d := ReadDurations([]string{answer, answer}, "aws")
-	if d.Run.Count() != 8 || d.Run.Quantile(1) != 2*time.Minute || d.Run.Quantile(0) != time.Minute || d.Delete.Count() != 4 || d.Drain != nil {
+	if d.Run.Count() != 8 || d.Run.Quantile(1) != 2*time.Minute || d.Run.Quantile(0) != time.Minute || d.Delete.Count() != 4 ||
+		d.Drain != nil {
 		t.Errorf("got %+v", d)
 	}
 	if n := ReadDurations([]string{answer}, "").Run.Count(); n != 13 {

@@ -153,11 +153,13 @@ func TestMaxPods(t *testing.T) {
 		configs []*v1alpha1.KubeletConfig
 		want    int64 // 0 for none
 	}{
-		"none":                       {},
-		"of another pool":            {configs: []*v1alpha1.KubeletConfig{other}},
-		"another setting":            {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"serializeImagePulls":false}`)}},
-		"one":                        {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":50}`)}, want: 50},
-		"the last of two":            {configs: []*v1alpha1.KubeletConfig{config("b", 1, `{"maxPods":60}`), config("a", 2, `{"maxPods":50}`)}, want: 60},
+		"none":            {},
+		"of another pool": {configs: []*v1alpha1.KubeletConfig{other}},
+		"another setting": {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"serializeImagePulls":false}`)}},
+		"one":             {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":50}`)}, want: 50},
+		"the last of two": {
+			configs: []*v1alpha1.KubeletConfig{config("b", 1, `{"maxPods":60}`), config("a", 2, `{"maxPods":50}`)}, want: 60,
+		},
 		"removed by a later one":     {configs: []*v1alpha1.KubeletConfig{config("a", 2, `{"maxPods":50}`), config("b", 1, `{"maxPods":null}`)}},
 		"0, which a kubelet ignores": {configs: []*v1alpha1.KubeletConfig{config("a", 0, `{"maxPods":0}`)}},
 		"one is invalid":             {configs: []*v1alpha1.KubeletConfig{config("a", 2, `{"maxPods":50}`), config("b", 1, `{"maxPods":true}`)}},
