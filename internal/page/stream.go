@@ -32,8 +32,21 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	ticker := p.cfg.Clock.NewTicker(pulse)
 	defer ticker.Stop()
+	reviewed := p.cfg.Clock.Now()
+	isAdmitted := func() bool {
+		reviewed = p.cfg.Clock.Now()
+		status := p.status(r)
+		if status != http.StatusOK {
+			out.event("end", []byte(strconv.Itoa(status)))
+		}
+		return status == http.StatusOK
+	}
 	var seen *frame
 	for {
+		// For a viewer that takes states more slowly than they change there is always one to send.
+		if r.Context().Err() != nil || p.isClosed() || p.cfg.Clock.Since(reviewed) >= pulse && !isAdmitted() {
+			return
+		}
 		latest, changed := p.hub.after(seen)
 		if latest != nil {
 			if !out.event("state", latest.since(seen)) {
@@ -49,14 +62,20 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-changed:
 		case <-ticker.C():
-			if status := p.status(r); status != http.StatusOK {
-				out.event("end", []byte(strconv.Itoa(status)))
-				return
-			}
-			if !out.send([]byte(": \n\n")) {
+			if !isAdmitted() || !out.send([]byte(": \n\n")) {
 				return
 			}
 		}
+	}
+}
+
+// isClosed reports whether the process ends.
+func (p *Page) isClosed() bool {
+	select {
+	case <-p.closed:
+		return true
+	default:
+		return false
 	}
 }
 

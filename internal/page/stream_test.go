@@ -29,7 +29,8 @@ type viewer struct {
 	status   int
 	deadline time.Time
 	stuck    bool
-	got      []string // events
+	delay    time.Duration // of each event
+	got      []string      // events
 }
 
 func (v *viewer) Header() http.Header { return v.header }
@@ -38,6 +39,7 @@ func (v *viewer) WriteHeader(status int) { v.status = status }
 
 // Write waits while the viewer is stuck, until the deadline.
 func (v *viewer) Write(data []byte) (int, error) {
+	time.Sleep(v.delay)
 	for {
 		v.mu.Lock()
 		if !v.stuck {
@@ -91,8 +93,14 @@ func (v *viewer) messages(t *testing.T) (all []model.Sections) {
 // look opens a stream.
 func look(t *testing.T, p *Page, token string) *viewer {
 	t.Helper()
+	return lookSlowly(t, p, token, 0)
+}
+
+// lookSlowly opens a stream of a viewer that takes each event with a delay.
+func lookSlowly(t *testing.T, p *Page, token string, delay time.Duration) *viewer {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	v := &viewer{cancel: cancel, ended: make(chan struct{}), header: http.Header{}, status: http.StatusOK}
+	v := &viewer{cancel: cancel, ended: make(chan struct{}), header: http.Header{}, status: http.StatusOK, delay: delay}
 	r := local(httptest.NewRequestWithContext(ctx, http.MethodGet, Path+"events", nil))
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -270,6 +278,48 @@ func TestTheEndOfAnAccessEndsTheStream(t *testing.T) {
 			t.Errorf("the last event is %q", last)
 		}
 	})
+}
+
+// TestTheEndEndsTheStreamOfASlowViewer: of its access or of the process, while there is a newer
+// state each time that it has taken one.
+func TestTheEndEndsTheStreamOfASlowViewer(t *testing.T) {
+	const delay = 2100 * time.Millisecond
+	for name, tc := range map[string]struct {
+		end  func(p *Page, access *oneToken, v *viewer)
+		last string
+	}{
+		"access":  {func(_ *Page, access *oneToken, _ *viewer) { access.revoke() }, "event: end\ndata: 401\n\n"},
+		"process": {func(p *Page, _ *oneToken, _ *viewer) { go func() { p.closed <- struct{}{} }() }, "event: state"},
+		"request": {func(_ *Page, _ *oneToken, v *viewer) { v.cancel() }, "event: state"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			access := &oneToken{token: "secret"}
+			bubble(t, access, func(t *testing.T, p *Page, w *pagetest.World) {
+				v := lookSlowly(t, p, "secret", delay)
+				for i := range 120 {
+					change(w, fmt.Sprint("v", i))
+					time.Sleep(time.Second)
+					if i == 60 {
+						tc.end(p, access, v)
+					}
+					if i == 60+int((pulse+2*delay)/time.Second) {
+						break
+					}
+				}
+				synctest.Wait()
+				select {
+				case <-v.ended:
+				default:
+					t.Error("the stream is open")
+					v.cancel()
+					<-v.ended
+				}
+				if last := v.got[len(v.got)-1]; len(v.got) < 20 || !strings.HasPrefix(last, tc.last) {
+					t.Errorf("%d events, the last one is %.40q", len(v.got), last)
+				}
+			})
+		})
+	}
 }
 
 // TestTheEndOfTheProcessEndsStreams, so that it does not wait for viewers.
