@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -28,10 +29,10 @@ const (
 	reviewStale = 10 * time.Minute
 	// reviewTimeout bounds one review.
 	reviewTimeout = 5 * time.Second
-	// reviewsAtOnce bounds the reviews in flight, reviewsPerSecond and reviewsInBurst their rate, and
-	// rememberedReviews the answers that are kept: a client without access can send a different token
-	// with each request, and the requests of the reviews are among those of the fleet for the API
-	// server.
+	// reviewsAtOnce bounds the reviews in flight, reviewsPerSecond and reviewsInBurst their rate, of
+	// each budget, and rememberedReviews the answers that are kept: a client without access can send a
+	// different token with each request, and the requests of the reviews are among those of the fleet
+	// for the API server.
 	reviewsAtOnce     = 4
 	reviewsPerSecond  = 10
 	reviewsInBurst    = 50
@@ -43,15 +44,36 @@ const (
 
 // Reviewer authenticates and authorizes requests by reviews of the control cluster's API server.
 type Reviewer struct {
-	client     kubernetes.Interface
-	clock      clock.PassiveClock
-	concurrent chan struct{}
-	rate       flowcontrol.PassiveRateLimiter
+	client kubernetes.Interface
+	clock  clock.PassiveClock
+
+	// Reviews of tokens that were allowed the last time, those of logins, and all others have budgets
+	// of their own, so that a flood of unknown tokens delays neither readers nor logins.
+	known, logins, others budget
+	// answers is how many reviews the API server has answered.
+	answers atomic.Uint64
 
 	// allowed and refused have the last answers. They are apart, so that clients without access do not
 	// displace those that have it.
 	allowed, refused *lru.Cache
 }
+
+// budget bounds reviews.
+type budget struct {
+	concurrent chan struct{}
+	rate       flowcontrol.PassiveRateLimiter
+}
+
+func newBudget(c clock.PassiveClock) budget {
+	return budget{
+		concurrent: make(chan struct{}, reviewsAtOnce),
+		rate:       flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewsInBurst, c),
+	}
+}
+
+// errBudget is the error of a review that was not requested because of the Reviewer's own bounds. It
+// says nothing about the API server: no older answer is valid for longer because of it.
+var errBudget = errors.New("too many reviews have been requested")
 
 // review is an answer: an HTTP status, and when it was given.
 type review struct {
@@ -62,8 +84,7 @@ type review struct {
 // NewReviewer returns a Reviewer that asks the control cluster of the client.
 func NewReviewer(client kubernetes.Interface, c clock.PassiveClock) *Reviewer {
 	return &Reviewer{
-		client: client, clock: c, concurrent: make(chan struct{}, reviewsAtOnce),
-		rate:    flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewsInBurst, c),
+		client: client, clock: c, known: newBudget(c), logins: newBudget(c), others: newBudget(c),
 		allowed: lru.New(rememberedReviews), refused: lru.New(rememberedReviews),
 	}
 }
@@ -101,8 +122,21 @@ func (r *Reviewer) status(req *http.Request) (int, error) {
 
 // Review returns the HTTP status for the bearer of a token: OK when the control cluster's RBAC
 // allows the verb for the path, Unauthorized or Forbidden. Errors: the API server does not answer;
-// the status is that of its last answer, or ServiceUnavailable.
+// the status is that of its last answer, or ServiceUnavailable. Or too many reviews have been
+// requested; the status is ServiceUnavailable.
 func (r *Reviewer) Review(ctx context.Context, token, verb, path string) (int, error) {
+	return r.reviewed(ctx, &r.others, token, verb, path)
+}
+
+// ReviewLogin is Review for a login, which other requests with unknown tokens do not delay. The
+// caller bounds the rate of logins.
+func (r *Reviewer) ReviewLogin(ctx context.Context, token, verb, path string) (int, error) {
+	return r.reviewed(ctx, &r.logins, token, verb, path)
+}
+
+// reviewed returns the answer that is kept if it is valid, or else asks, by the budget of known
+// tokens, or that of others.
+func (r *Reviewer) reviewed(ctx context.Context, others *budget, token, verb, path string) (int, error) {
 	if token == "" || len(token) > maxBearer {
 		return http.StatusUnauthorized, nil
 	}
@@ -112,9 +146,13 @@ func (r *Reviewer) Review(ctx context.Context, token, verb, path string) (int, e
 	if now.Sub(last.at) < reviewFresh {
 		return last.status, nil
 	}
-	status, err := r.review(ctx, token, verb, path)
+	of := others
+	if last.status == http.StatusOK {
+		of = &r.known
+	}
+	status, err := r.review(ctx, of, token, verb, path)
 	if err != nil {
-		if now.Sub(last.at) < reviewStale {
+		if now.Sub(last.at) < reviewStale && !errors.Is(err, errBudget) {
 			return last.status, err
 		}
 		return http.StatusServiceUnavailable, err
@@ -146,17 +184,21 @@ func (r *Reviewer) remember(key [sha256.Size]byte, last review) {
 }
 
 // review reviews token and access, within reviewTimeout. Errors: the API server does not answer, or
-// there are too many reviews.
-func (r *Reviewer) review(ctx context.Context, token, verb, path string) (int, error) {
+// errBudget.
+func (r *Reviewer) review(ctx context.Context, of *budget, token, verb, path string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	if !r.rate.TryAccept() {
-		return 0, errors.New("too many reviews have been requested")
+	if !of.rate.TryAccept() {
+		return 0, errBudget
 	}
+	answers := r.answers.Load()
 	select {
-	case r.concurrent <- struct{}{}:
-		defer func() { <-r.concurrent }()
+	case of.concurrent <- struct{}{}:
+		defer func() { <-of.concurrent }()
 	case <-ctx.Done():
+		if r.answers.Load() != answers {
+			return 0, fmt.Errorf("%w: the API server answers, but those in flight have not ended in time", errBudget)
+		}
 		return 0, fmt.Errorf("too many reviews are in flight: %w", ctx.Err())
 	}
 	who, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
@@ -165,6 +207,7 @@ func (r *Reviewer) review(ctx context.Context, token, verb, path string) (int, e
 	if err != nil {
 		return 0, fmt.Errorf("review a token: %w", err)
 	}
+	r.answers.Add(1)
 	if !who.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}

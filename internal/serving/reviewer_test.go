@@ -206,6 +206,48 @@ func TestReviewsAreBoundedInRate(t *testing.T) {
 	}
 }
 
+// A client floods with unknown tokens. It delays no reader, also not itself with a token that was
+// revoked, and no login.
+func TestUnknownTokensDelayNeitherReadersNorLogins(t *testing.T) {
+	r := newReviews(t)
+	flood := func() {
+		for i := range 10 * reviewsInBurst {
+			r.get("/metrics", fmt.Sprintf("Bearer %d at %s", i, r.clock.Now()))
+		}
+	}
+	flood()
+	if got, err := r.ReviewLogin(t.Context(), "reader", "get", "/metrics"); got != http.StatusOK {
+		t.Errorf("a login: status %d, %v, want 200", got, err)
+	}
+	for revoked, want := range []int{http.StatusOK, http.StatusUnauthorized} {
+		r.revoked = revoked == 1
+		r.clock.SetTime(r.clock.Now().Add(reviewFresh))
+		flood()
+		if got := r.get("/metrics", "Bearer reader"); got != want {
+			t.Errorf("token revoked: %t, status %d, want %d", r.revoked, got, want)
+		}
+	}
+}
+
+// An answer is valid for longer while the API server does not answer, and not because a client has
+// requested too many reviews.
+func TestAnExhaustedBudgetExtendsNoAnswer(t *testing.T) {
+	r := newReviews(t)
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusOK {
+		t.Fatalf("status %d, want 200", got)
+	}
+	r.clock.SetTime(r.clock.Now().Add(reviewFresh))
+	for r.known.rate.TryAccept() { // by as many other known tokens
+	}
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusServiceUnavailable || r.count != 1 {
+		t.Errorf("status %d after %d reviews, want 503 after 1", got, r.count)
+	}
+	r.clock.SetTime(r.clock.Now().Add(time.Second))
+	if got := r.get("/metrics", "Bearer reader"); got != http.StatusOK {
+		t.Errorf("status %d a second later, want 200", got)
+	}
+}
+
 // The API server accepts requests and never answers. Each request to the fleet has an answer in
 // time, regardless of their number, and few reviews are in flight.
 func TestReviewsThatHangEnd(t *testing.T) {
