@@ -30,6 +30,11 @@ func (a access) Review(_ context.Context, token, _, _ string) (int, error) {
 	return http.StatusOK, nil
 }
 
+// ReviewLogin is page.Access's.
+func (a access) ReviewLogin(ctx context.Context, token, verb, path string) (int, error) {
+	return a.Review(ctx, token, verb, path)
+}
+
 func main() {
 	machines := flag.Int("machines", 10_000, "machines of the generated fleet")
 	token := flag.String("token", "", "the token of the login; empty means none")

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -25,10 +24,8 @@ var files embed.FS
 
 const (
 	cookieName = "__Host-fleet-page"
-	// mostForm is how many bytes the form of a login has.
-	mostForm = 32 << 10
-	// loginsPerSecond and loginsInBurst bound the logins that are tried, of all clients together.
-	loginsPerSecond, loginsInBurst = 1, 10
+	// mostForm is how many bytes the form of a login has, and mostToken those of a token.
+	mostForm, mostToken = 32 << 10, 16 << 10
 	// policy is the Content-Security-Policy of all answers.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
 		"base-uri 'none'; frame-ancestors 'none'"
@@ -39,6 +36,8 @@ type Access interface {
 	// Review returns the status for the bearer of a token: OK, Unauthorized, Forbidden, or another one
 	// where that is not known.
 	Review(ctx context.Context, token, verb, path string) (status int, err error)
+	// ReviewLogin is Review for a token that is not known yet, of a login. Their rate is bounded.
+	ReviewLogin(ctx context.Context, token, verb, path string) (status int, err error)
 }
 
 // Config has the parts of a Page. Source and Clock are required.
@@ -57,7 +56,7 @@ type Page struct {
 	cfg      Config
 	hub      *hub
 	sessions *sessions
-	logins   flowcontrol.PassiveRateLimiter
+	logins   *logins
 	origin   *http.CrossOriginProtection
 	mux      *http.ServeMux
 	closed   chan struct{} // when the process ends
@@ -70,8 +69,7 @@ func New(cfg Config) (*Page, error) {
 	}
 	p := &Page{
 		cfg: cfg, hub: newHub(cfg.Source, cfg.Clock), sessions: newSessions(cfg.Clock), origin: http.NewCrossOriginProtection(),
-		logins: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(loginsPerSecond, loginsInBurst, cfg.Clock),
-		mux:    http.NewServeMux(), closed: make(chan struct{}),
+		logins: newLogins(cfg.Clock), mux: http.NewServeMux(), closed: make(chan struct{}),
 	}
 	static, err := fs.Sub(files, "static")
 	if err != nil {
@@ -150,14 +148,14 @@ func (p *Page) status(r *http.Request) int {
 		}
 		token = p.sessions.token(cookie.Value)
 	}
-	return p.review(r, strings.TrimSpace(token))
+	return p.review(r, strings.TrimSpace(token), p.cfg.Access.Review)
 }
 
-func (p *Page) review(r *http.Request, token string) int {
-	if token == "" {
+func (p *Page) review(r *http.Request, token string, by func(ctx context.Context, token, verb, path string) (int, error)) int {
+	if token == "" || len(token) > mostToken {
 		return http.StatusUnauthorized
 	}
-	status, err := p.cfg.Access.Review(r.Context(), token, "get", Path)
+	status, err := by(r.Context(), token, "get", Path)
 	if err != nil {
 		klog.FromContext(r.Context()).V(2).Info("Request could not be reviewed", "path", Path, "err", err)
 	}
@@ -236,13 +234,13 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 			http.StatusForbidden)
 		return
 	}
-	if !p.logins.TryAccept() {
+	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	if isToken := token != "" && len(token) <= mostToken; isToken && !p.logins.accept(r.RemoteAddr) {
 		p.form(w, http.StatusTooManyRequests, problem(http.StatusTooManyRequests))
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, mostForm)
-	token := strings.TrimSpace(r.PostFormValue("token"))
-	if status := p.review(r, token); status != http.StatusOK {
+	if status := p.review(r, token, p.cfg.Access.ReviewLogin); status != http.StatusOK {
 		p.form(w, status, problem(status))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -44,6 +45,10 @@ func (o *oneToken) Review(_ context.Context, token, verb, path string) (int, err
 		return http.StatusForbidden, nil
 	}
 	return http.StatusOK, nil
+}
+
+func (o *oneToken) ReviewLogin(ctx context.Context, token, verb, path string) (int, error) {
+	return o.Review(ctx, token, verb, path)
 }
 
 func (o *oneToken) revoke() {
@@ -169,26 +174,58 @@ func TestASessionEndsAfterTwelveHours(t *testing.T) {
 	})
 }
 
-func TestLoginsAndSessionsAreBounded(t *testing.T) {
+func TestLoginsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		access := &oneToken{token: "secret"}
 		p := newPage(t, access)
-		for range 100 {
-			answer(p, loginWith("wrong"))
+		from := func(address, token string) int {
+			r := loginWith(token)
+			r.RemoteAddr = address
+			return answer(p, r).StatusCode
 		}
-		if resp := answer(p, loginWith("secret")); resp.StatusCode != http.StatusTooManyRequests || access.asked != loginsInBurst {
-			t.Errorf("status %d after %d reviews", resp.StatusCode, access.asked)
+		for _, token := range []string{"", strings.Repeat("x", mostToken+1), strings.Repeat("x", 1<<20)} {
+			for range 2 * loginsInBurst { // what is no token is not tried
+				if got := from("192.0.2.1:1", token); got != http.StatusUnauthorized {
+					t.Fatalf("status %d, want 401", got)
+				}
+			}
 		}
-		for range 2 * mostSessions {
-			time.Sleep(2 * time.Second)
-			answer(p, loginWith("secret"))
+		if got := from("192.0.2.1:1", "secret"); got != http.StatusSeeOther || access.asked != 1 {
+			t.Errorf("status %d after %d reviews, want 303 after 1", got, access.asked)
 		}
-		if n := len(p.sessions.all); n != mostSessions {
+		for range 2 * loginsInBurst {
+			from("192.0.2.1:1", "wrong")
+		}
+		if got := from("192.0.2.1:2", "secret"); got != http.StatusTooManyRequests || access.asked != loginsInBurst {
+			t.Errorf("status %d after %d reviews, want 429 after %d", got, access.asked, loginsInBurst)
+		}
+		if got := from("192.0.2.2:1", "secret"); got != http.StatusSeeOther {
+			t.Errorf("status %d for another address, want 303", got)
+		}
+		for i := range 2 * allInBurst {
+			from(fmt.Sprintf("[2001:db8:0:%x::1]:1", i), "wrong")
+		}
+		if access.asked != allInBurst {
+			t.Errorf("%d reviews of all addresses, want %d", access.asked, allInBurst)
+		}
+		time.Sleep(time.Minute)
+		for i := range 2 * loginsInBurst {
+			from(fmt.Sprintf("[2001:db8::%x]:1", i), "wrong")
+		}
+		if got := access.asked - allInBurst; got != loginsInBurst {
+			t.Errorf("%d reviews of a network of one host, want %d", got, loginsInBurst)
+		}
+	})
+}
+
+func TestSessionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSessions(clock.RealClock{})
+		for i := range 2 * mostSessions {
+			s.begin(fmt.Sprint(i))
+		}
+		if n := len(s.all); n != mostSessions {
 			t.Errorf("%d sessions, want %d", n, mostSessions)
-		}
-		time.Sleep(2 * time.Second)
-		if resp := answer(p, loginWith(strings.Repeat("x", 1<<20))); resp.StatusCode != http.StatusUnauthorized {
-			t.Errorf("a long token: status %d", resp.StatusCode)
 		}
 	})
 }
