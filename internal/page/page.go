@@ -31,6 +31,8 @@ const (
 		"base-uri 'none'; frame-ancestors 'none'"
 )
 
+const otherSite = "expected a request of this page itself, got one of another site"
+
 // Access decides who may see the page.
 type Access interface {
 	// Review returns the status for the bearer of a token: OK, Unauthorized, Forbidden, or another one
@@ -107,7 +109,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := p.origin.Check(r); err != nil {
-		http.Error(w, "expected a request of this page itself, got one of another site", http.StatusForbidden)
+		http.Error(w, otherSite, http.StatusForbidden)
 		return
 	}
 	p.mux.ServeHTTP(w, r)
@@ -162,9 +164,14 @@ func (p *Page) review(r *http.Request, token string, by func(ctx context.Context
 	return status
 }
 
-// guarded returns a handler that serves those who may see the page.
+// guarded returns a handler that serves those who may see the page, unless their browser asks for
+// another site: that one would get no data, and could use up all streams.
 func (p *Page) guarded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+			http.Error(w, otherSite, http.StatusForbidden)
+			return
+		}
 		if status := p.status(r); status != http.StatusOK {
 			http.Error(w, problem(status), status)
 			return

@@ -238,6 +238,11 @@ func TestRequestsOfOtherSitesAreRefused(t *testing.T) {
 		if resp := answer(p, r); resp.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: status %d", site, resp.StatusCode)
 		}
+		events := local(get(Path + "events"))
+		events.Header.Set("Sec-Fetch-Site", site)
+		if resp := answer(newPage(t, nil), events); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("events, %s: status %d", site, resp.StatusCode)
+		}
 	}
 	plain := loginWith("secret")
 	plain.TLS = nil
