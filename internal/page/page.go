@@ -137,20 +137,30 @@ func isLoopback(address string) bool {
 	return err == nil && parsed.Addr().Unmap().IsLoopback()
 }
 
-// status returns the HTTP status of a request: OK when its sender may see the page.
+// bearer returns the token of a request, and the cookie of the session that has it, if one has.
+func (p *Page) bearer(r *http.Request) (token, session string) {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return strings.TrimSpace(token), ""
+	}
+	cookie, err := r.Cookie(cookieName)
+	if err != nil {
+		return "", ""
+	}
+	return p.sessions.token(cookie.Value), cookie.Value
+}
+
+// status returns the HTTP status of a request: OK when its sender may see the page. It ends the
+// session of a token that is not valid any more.
 func (p *Page) status(r *http.Request) int {
 	if p.cfg.Access == nil {
 		return http.StatusOK
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		cookie, err := r.Cookie(cookieName)
-		if err != nil {
-			return http.StatusUnauthorized
-		}
-		token = p.sessions.token(cookie.Value)
+	token, session := p.bearer(r)
+	status := p.review(r, token, p.cfg.Access.Review)
+	if status == http.StatusUnauthorized && session != "" {
+		p.sessions.end(session)
 	}
-	return p.review(r, strings.TrimSpace(token), p.cfg.Access.Review)
+	return status
 }
 
 func (p *Page) review(r *http.Request, token string, by func(ctx context.Context, token, verb, path string) (int, error)) int {

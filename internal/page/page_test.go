@@ -218,6 +218,23 @@ func TestLoginsAreBounded(t *testing.T) {
 	})
 }
 
+// TestTheSessionOfARevokedTokenEnds: nothing of it stays in memory. While it is not known whether
+// the token is valid, the session goes on.
+func TestTheSessionOfARevokedTokenEnds(t *testing.T) {
+	access := &oneToken{token: "secret"}
+	p := newPage(t, access)
+	cookies := answer(p, loginWith("secret")).cookies
+	for _, tc := range []struct {
+		away, revoked  bool
+		want, sessions int
+	}{{false, false, 200, 1}, {true, false, 503, 1}, {false, true, 401, 0}} {
+		access.away, access.revoked = tc.away, tc.revoked
+		if got := answer(p, with(remote(get(Path)), cookies)).StatusCode; got != tc.want || len(p.sessions.all) != tc.sessions {
+			t.Errorf("%+v: status %d, %d sessions", tc, got, len(p.sessions.all))
+		}
+	}
+}
+
 func TestSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(clock.RealClock{})
