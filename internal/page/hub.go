@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"sync"
 	"time"
@@ -22,9 +23,12 @@ const (
 	// watchAfter is for how long is watched after the last viewer has gone: one that loads the page
 	// again finds it complete.
 	watchAfter = time.Minute
-	// mostViewers is how many streams are open at a time.
-	mostViewers = 32
+	// mostViewers is how many streams are open at a time, and mostOfViewer how many with one token.
+	mostViewers, mostOfViewer = 32, 8
 )
+
+// viewerKey is the hash of a viewer's token.
+type viewerKey [sha256.Size]byte
 
 // Source reads the objects that the page shows. Run lists and watches until ctx ends; Changes
 // returns a number that differs after a change; Read returns what is known.
@@ -73,23 +77,26 @@ type hub struct {
 
 	mu      sync.Mutex
 	viewers int
-	left    time.Time // when the last viewer has gone
-	latest  *frame    // nil while nothing is watched
+	of      map[viewerKey]int // of each viewer, its streams
+	left    time.Time         // when the last viewer has gone
+	latest  *frame            // nil while nothing is watched
 	first   chan struct{}
 }
 
 func newHub(source Source, c clock.WithTicker) *hub {
-	return &hub{source: source, clock: c, wanted: make(chan struct{}, 1), first: make(chan struct{})}
+	return &hub{source: source, clock: c, wanted: make(chan struct{}, 1), of: map[viewerKey]int{}, first: make(chan struct{})}
 }
 
-// enter counts a viewer, who leaves by leave; ok is false if there are too many.
-func (h *hub) enter() (leave func(), ok bool) {
+// enter counts a stream of a viewer, who leaves by leave; ok is false if there are too many, in
+// total or of that viewer.
+func (h *hub) enter(who viewerKey, most int) (leave func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.viewers >= mostViewers {
+	if h.viewers >= mostViewers || h.of[who] >= most {
 		return nil, false
 	}
 	h.viewers++
+	h.of[who]++
 	select {
 	case h.wanted <- struct{}{}:
 	default:
@@ -98,6 +105,9 @@ func (h *hub) enter() (leave func(), ok bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.viewers--
+		if h.of[who]--; h.of[who] == 0 {
+			delete(h.of, who)
+		}
 		h.left = h.clock.Now()
 	}), true
 }

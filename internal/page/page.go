@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
 	"io/fs"
 	"net"
@@ -149,6 +150,15 @@ func (p *Page) bearer(r *http.Request) (token, session string) {
 	return p.sessions.token(cookie.Value), cookie.Value
 }
 
+// viewer returns who has a stream, and how many that one may have. Without Access all are one.
+func (p *Page) viewer(r *http.Request) (who viewerKey, most int) {
+	if p.cfg.Access == nil {
+		return viewerKey{}, mostViewers
+	}
+	token, _ := p.bearer(r)
+	return sha256.Sum256([]byte(token)), mostOfViewer
+}
+
 // status returns the HTTP status of a request: OK when its sender may see the page. It ends the
 // session of a token that is not valid any more.
 func (p *Page) status(r *http.Request) int {
@@ -261,17 +271,23 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		p.form(w, status, problem(status))
 		return
 	}
+	p.endSession(r)
 	p.setCookie(w, p.sessions.begin(token), sessionFor)
 	http.Redirect(w, r, Path, http.StatusSeeOther)
 }
 
 // logout ends a session.
 func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
+	p.endSession(r)
+	p.setCookie(w, "", -time.Second)
+	http.Redirect(w, r, Path, http.StatusSeeOther)
+}
+
+// endSession ends the session of the cookie of a request.
+func (p *Page) endSession(r *http.Request) {
 	if cookie, err := r.Cookie(cookieName); err == nil {
 		p.sessions.end(cookie.Value)
 	}
-	p.setCookie(w, "", -time.Second)
-	http.Redirect(w, r, Path, http.StatusSeeOther)
 }
 
 func (p *Page) setCookie(w http.ResponseWriter, value string, age time.Duration) {

@@ -235,16 +235,41 @@ func TestTheSessionOfARevokedTokenEnds(t *testing.T) {
 	}
 }
 
+// TestSessionsAreBounded: one more ends the one that was used the longest ago, and one more of a
+// token no other's.
 func TestSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(clock.RealClock{})
+		other, first := s.begin("other"), s.begin("secret")
+		for range 2 * mostSessions {
+			time.Sleep(time.Second)
+			s.begin("secret")
+		}
+		if s.token(other) != "other" || s.token(first) != "" || len(s.all) != 1+mostOfToken {
+			t.Errorf("%d sessions, want one and %d of the other token", len(s.all), mostOfToken)
+		}
 		for i := range 2 * mostSessions {
+			time.Sleep(time.Second)
 			s.begin(fmt.Sprint(i))
 		}
-		if n := len(s.all); n != mostSessions {
-			t.Errorf("%d sessions, want %d", n, mostSessions)
+		if s.token(other) != "" || len(s.all) != mostSessions {
+			t.Errorf("%d sessions, want %d without the first one", len(s.all), mostSessions)
 		}
 	})
+}
+
+// TestALoginReplacesTheSessionOfItsBrowser, if it succeeds.
+func TestALoginReplacesTheSessionOfItsBrowser(t *testing.T) {
+	p := newPage(t, &oneToken{token: "secret"})
+	before := answer(p, loginWith("secret")).cookies
+	answer(p, with(loginWith("wrong"), before))
+	if got := answer(p, with(remote(get(Path)), before)).StatusCode; got != http.StatusOK {
+		t.Errorf("after a login that failed: status %d, want 200", got)
+	}
+	answer(p, with(loginWith("secret"), before))
+	if got := answer(p, with(remote(get(Path)), before)).StatusCode; got != http.StatusUnauthorized || len(p.sessions.all) != 1 {
+		t.Errorf("after another login: status %d, want 401; %d sessions, want 1", got, len(p.sessions.all))
+	}
 }
 
 func TestRequestsOfOtherSitesAreRefused(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 const (
 	// sessionFor is how long a login is valid, and idleFor how long without a request.
 	sessionFor, idleFor = 12 * time.Hour, time.Hour
-	// mostSessions is how many logins are valid at a time. One more ends the one that was used the
-	// longest ago.
-	mostSessions = 100
+	// mostSessions is how many logins are valid at a time, and mostOfToken how many of one token. One
+	// more ends the one that was used the longest ago, of those of the token where these are too many.
+	mostSessions, mostOfToken = 100, 8
 )
 
 // sessions are the logins of this process. It is safe for concurrent use.
@@ -41,18 +41,30 @@ func (s *sessions) begin(token string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
-	if len(s.all) >= mostSessions {
-		var oldest [sha256.Size]byte
-		var of *session
-		for key, one := range s.all {
-			if of == nil || one.used.Before(of.used) {
-				oldest, of = key, one
-			}
-		}
-		delete(s.all, oldest)
-	}
+	s.makeRoom(mostOfToken, func(one *session) bool { return one.token == token })
+	s.makeRoom(mostSessions, func(*session) bool { return true })
 	s.all[sha256.Sum256([]byte(id))] = &session{token: token, begun: now, used: now}
 	return id
+}
+
+// makeRoom ends the login that was used the longest ago, of those that count, if there is no room
+// for one more. The caller must hold s.mu.
+func (s *sessions) makeRoom(most int, counts func(one *session) bool) {
+	var oldest [sha256.Size]byte
+	var of *session
+	found := 0
+	for key, one := range s.all {
+		if !counts(one) {
+			continue
+		}
+		found++
+		if of == nil || one.used.Before(of.used) {
+			oldest, of = key, one
+		}
+	}
+	if found >= most {
+		delete(s.all, oldest)
+	}
 }
 
 // token returns the token of a login; "" if it is not valid.

@@ -18,7 +18,7 @@ const (
 
 // stream sends states to a viewer until its request or its access ends.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
-	leave, ok := p.hub.enter()
+	leave, ok := p.hub.enter(p.viewer(r))
 	if !ok {
 		http.Error(w, "too many pages of this fleet are open at this replica; close some, or use another replica", http.StatusServiceUnavailable)
 		return

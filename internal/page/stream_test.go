@@ -260,6 +260,34 @@ func TestViewersAreBounded(t *testing.T) {
 	})
 }
 
+// TestStreamsOfOneTokenAreBounded, so that its bearer keeps no other from the page.
+func TestStreamsOfOneTokenAreBounded(t *testing.T) {
+	h := newHub(nil, clock.RealClock{})
+	one, two := viewerKey{1}, viewerKey{2}
+	var leave func()
+	for range mostOfViewer {
+		leave, _ = h.enter(one, mostOfViewer)
+	}
+	if _, ok := h.enter(one, mostOfViewer); ok {
+		t.Error("one more stream is open")
+	}
+	if _, ok := h.enter(two, mostOfViewer); !ok {
+		t.Error("another viewer is refused")
+	}
+	leave()
+	if _, ok := h.enter(one, mostOfViewer); !ok || len(h.of) != 2 {
+		t.Error("after one was closed, another one is refused")
+	}
+	p := newPage(t, &oneToken{token: "secret"})
+	r := remote(get(Path + "events"))
+	r.Header.Set("Authorization", "Bearer secret")
+	byCookie := with(remote(get(Path+"events")), answer(p, loginWith("secret")).cookies)
+	who, most := p.viewer(r)
+	if again, _ := p.viewer(byCookie); who != again || who == (viewerKey{}) || most != mostOfViewer {
+		t.Errorf("%v and %v, %d; want the same viewer", who, again, most)
+	}
+}
+
 // TestTheEndOfAnAccessEndsTheStream: a token is revoked while a page is open.
 func TestTheEndOfAnAccessEndsTheStream(t *testing.T) {
 	access := &oneToken{token: "secret"}
