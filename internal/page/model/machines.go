@@ -114,9 +114,37 @@ func tilesOf(s view.Snapshot, z zones) ([]Tile, Counts) {
 	counts := Counts{Machines: len(tiles)}
 	counts.Phases = countBy(tiles, func(t Tile) string { return t.Phase })
 	counts.Zones = countBy(tiles, func(t Tile) string { return t.Zone })
-	tiles = tiles[:min(len(tiles), MostTiles)]
+	tiles = tiles[:fitting(tiles)]
 	counts.Tiles = len(tiles)
 	return tiles, counts
+}
+
+// fitting returns how many of the first tiles are sent.
+func fitting(tiles []Tile) int {
+	size, last := 0, Tile{}
+	for i, t := range tiles[:min(len(tiles), MostTiles)] {
+		if t.Namespace != last.Namespace || t.Pool != last.Pool {
+			size += len(t.Namespace) + encoded(t.Pool)
+		}
+		size += len(t.Name) + len(t.Zone) + len(t.Node) + encoded(t.Phase) + encoded(t.Note)
+		if size > mostBytes {
+			return i
+		}
+		last = t
+	}
+	return min(len(tiles), MostTiles)
+}
+
+// encoded returns how many bytes a text has in JSON, at most.
+func encoded(text string) int {
+	size := len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			size += len(`\u0000`) - 1
+		}
+	}
+	return size
 }
 
 func compareTiles(a, b Tile) int {
@@ -125,12 +153,12 @@ func compareTiles(a, b Tile) int {
 
 func tileOf(s view.Snapshot, m *v1alpha1.Machine, pools map[types.UID]string, z zones) Tile {
 	t := Tile{
-		Namespace: m.Namespace, Name: m.Name, Phase: view.StateOf(m), Slot: -1, Since: seconds(m.Status.CurrentStatus.LastUpdateTime.Time),
-		Node: m.Labels[v1alpha1.LabelNode], Zone: z.of(m),
+		Namespace: m.Namespace, Name: m.Name, Phase: bounded.Text(view.StateOf(m), mostName), Slot: -1,
+		Since: seconds(m.Status.CurrentStatus.LastUpdateTime.Time), Node: m.Labels[v1alpha1.LabelNode], Zone: z.of(m),
 	}
 	for _, o := range m.OwnerReferences {
 		if o.Controller != nil && *o.Controller {
-			t.Pool = cmp.Or(pools[o.UID], o.Name)
+			t.Pool = bounded.Text(cmp.Or(pools[o.UID], o.Name), mostName)
 		}
 	}
 	if slot, err := strconv.Atoi(m.Labels[v1alpha1.LabelSlot]); err == nil {

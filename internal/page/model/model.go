@@ -21,6 +21,10 @@ const (
 	MostRows = 200
 	// mostText is how many bytes a text of a row has, and mostNote those of a tile.
 	mostText, mostNote = 512, 256
+	// mostName is how many bytes a name has. API servers do not check those of owners, nor phases.
+	mostName = 253
+	// mostBytes is how many bytes the texts of all tiles have, as they are sent.
+	mostBytes = 12 << 20
 )
 
 // Input has all that a state is computed from.
@@ -179,7 +183,8 @@ type Target struct {
 
 func targetOf(t view.Target) Target {
 	is := Target{
-		Namespace: t.Namespace, Server: t.Server, Why: bounded.Text(t.Why, mostText), Level: string(t.Level), Machines: t.Machines,
+		Namespace: t.Namespace, Server: bounded.Text(t.Server, mostText), Why: bounded.Text(t.Why, mostText), Level: string(t.Level),
+		Machines: t.Machines,
 	}
 	if t.Reachable != nil {
 		is.State = "away"
@@ -204,8 +209,8 @@ type Drain struct {
 
 func drainOf(d view.Draining) Drain {
 	return Drain{
-		Namespace: d.Namespace, Machine: d.Name, Node: d.Node, Why: d.Why, Since: seconds(d.Since), Forced: seconds(d.Forced),
-		Blocked: d.Blocked, Report: bounded.Text(d.Report, mostText),
+		Namespace: d.Namespace, Machine: d.Name, Node: bounded.Text(d.Node, mostName), Why: bounded.Text(d.Why, mostText),
+		Since: seconds(d.Since), Forced: seconds(d.Forced), Blocked: d.Blocked, Report: bounded.Text(d.Report, mostText),
 	}
 }
 

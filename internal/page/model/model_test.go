@@ -166,6 +166,32 @@ func TestStateIsBounded(t *testing.T) {
 	}
 }
 
+// TestTextsThatNobodyChecksAreBounded: those of owners and phases, which are different for each
+// machine, and six times as long as JSON.
+func TestTextsThatNobodyChecksAreBounded(t *testing.T) {
+	in := pagetest.NewWorld(model.MostTiles, now).Read()
+	long := strings.Repeat("\x01", 2000)
+	for i, m := range in.Machines {
+		own := fmt.Sprint(i, long)
+		m.OwnerReferences[0].UID, m.OwnerReferences[0].Name = "unknown", own
+		m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description = v1alpha1.MachinePhase(own), own
+	}
+	s := model.Of(in)
+	if s.Counts.Machines != model.MostTiles || s.Counts.Tiles != len(s.Tiles) || len(s.Tiles) < 1000 || len(s.Tiles) == model.MostTiles {
+		t.Errorf("%d machines, %d tiles counted, %d tiles", s.Counts.Machines, s.Counts.Tiles, len(s.Tiles))
+	}
+	if tile := s.Tiles[0]; len(tile.Pool) > 253 || len(tile.Phase) > 253 {
+		t.Errorf("a pool of %d bytes, a phase of %d", len(tile.Pool), len(tile.Phase))
+	}
+	e, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := json.Marshal(e.Whole()); err != nil || len(text) > 16<<20 {
+		t.Errorf("%d bytes; %v", len(text), err)
+	}
+}
+
 // TestAbsurdNumbersAreEncoded: a Lease has any text.
 func TestAbsurdNumbersAreEncoded(t *testing.T) {
 	in := pagetest.NewWorld(1, now).Read()

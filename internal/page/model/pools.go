@@ -144,7 +144,7 @@ func deletionsOf(in Input) List[Deletion] {
 			result = "unknown"
 		}
 		all = append(all, Deletion{
-			Kind: string(r.Kind), Namespace: r.Namespace, Name: cmp.Or(r.Name, r.ProviderID), Rule: string(r.Rule),
+			Kind: string(r.Kind), Namespace: r.Namespace, Name: bounded.Text(cmp.Or(r.Name, r.ProviderID), mostText), Rule: string(r.Rule),
 			Evidence: bounded.Text(r.Evidence, mostText), Result: result, At: seconds(r.Time), By: r.Replica,
 		})
 	}

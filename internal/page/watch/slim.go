@@ -10,17 +10,31 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// mostText is how many bytes of a message are stored.
-const mostText = 1024
+const (
+	// mostText is how many bytes of a message are stored, and mostName those of a name: what API servers
+	// accept as the name of an object. They do not check those of owners, phases and codes.
+	mostText, mostName = 1024, 253
+)
 
 // slimMeta returns what is needed of the metadata of an object.
 func slimMeta(m metav1.ObjectMeta, labels, annotations []string) metav1.ObjectMeta {
 	slim := metav1.ObjectMeta{
 		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: slimOwners(m.OwnerReferences),
 	}
 	slim.Labels, slim.Annotations = some(m.Labels, labels), some(m.Annotations, annotations)
 	return slim
+}
+
+// slimOwners returns the controller, which is the only owner that is shown.
+func slimOwners(all []metav1.OwnerReference) []metav1.OwnerReference {
+	for _, o := range all {
+		if o.Controller != nil && *o.Controller {
+			o.Name = bounded.Text(o.Name, mostName)
+			return []metav1.OwnerReference{o}
+		}
+	}
+	return nil
 }
 
 func some(of map[string]string, keys []string) (kept map[string]string) {
@@ -49,6 +63,8 @@ func slimMachine(m *v1alpha1.Machine) *v1alpha1.Machine {
 		}
 	}
 	s.Status.CurrentStatus, s.Status.LastOperation = m.Status.CurrentStatus, m.Status.LastOperation
+	s.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(bounded.Text(string(m.Status.CurrentStatus.Phase), mostName))
+	s.Status.LastOperation.ErrorCode = bounded.Text(m.Status.LastOperation.ErrorCode, mostName)
 	s.Status.LastOperation.Description = bounded.Text(m.Status.LastOperation.Description, mostText)
 	return s
 }

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page/model"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page/pagetest"
@@ -82,6 +84,22 @@ func watched(t *testing.T, s *apiserver.Server, serves func(string) bool, test f
 }
 
 func all(string) bool { return true }
+
+// TestLongTextsAreCut where API servers do not check them, before they are stored.
+func TestLongTextsAreCut(t *testing.T) {
+	long, yes := strings.Repeat("x", 1<<20), true
+	m := &v1alpha1.Machine{}
+	m.OwnerReferences = []metav1.OwnerReference{{Name: long}, {Name: long, UID: "set", Controller: &yes}}
+	m.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(long)
+	m.Status.LastOperation.ErrorCode, m.Status.LastOperation.Description = long, long
+	slim := slimMachine(m)
+	if text, err := json.Marshal(slim); err != nil || len(text) > 3000 {
+		t.Errorf("%d bytes are stored; %v", len(text), err)
+	}
+	if owner := metav1.GetControllerOf(slim); owner == nil || owner.UID != "set" || len(m.OwnerReferences[1].Name) != len(long) {
+		t.Errorf("the controller is %v, want set; or the object itself was changed", owner)
+	}
+}
 
 // TestTheStateIsThatOfTheObjects: what is left out of objects changes nothing that the page shows,
 // and none of it is stored.
