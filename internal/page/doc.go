@@ -15,13 +15,16 @@
 //   - The cookie of a login has a random number, and nothing of the token, which stays in the memory
 //     of this process. Another replica, or this one after a restart, asks for the login again. The
 //     cookie is not sent over HTTP, but by browsers to loopback addresses.
-//   - Access is asked again at least each minute while a stream is open, and its refusal ends the
-//     stream.
+//   - Access is asked again each 15 s while a stream is open, also of a viewer that is slow, as soon as
+//     that one has taken an event, for which it has 30 s. A refusal ends the stream, and the session
+//     if the token is not valid any more.
 //   - Without viewers nothing is read and nothing is computed, from a minute after the last one on.
 //     Otherwise a state is computed at most once in a second, for all viewers together, and takes a
 //     twentieth of the time at most: a larger fleet is shown less often.
 //   - A slow viewer delays no other: it gets the latest state when it can take it, and misses those
-//     in between. Viewers, sessions, logins and all that is sent are bounded.
+//     in between. Viewers, sessions, logins and all that is sent are bounded. One token has a part of
+//     the streams and sessions only, and one address of the logins.
+//   - Other sites in the browser of a viewer log nobody in or out, and open no streams.
 //   - Names and texts of objects are sent as JSON and shown as text; a Content-Security-Policy
 //     permits no scripts but the page's own file.
 //
