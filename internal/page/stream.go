@@ -32,21 +32,9 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	ticker := p.cfg.Clock.NewTicker(pulse)
 	defer ticker.Stop()
-	reviewed := p.cfg.Clock.Now()
-	isAdmitted := func() bool {
-		reviewed = p.cfg.Clock.Now()
-		status := p.status(r)
-		if status != http.StatusOK {
-			out.event("end", []byte(strconv.Itoa(status)))
-		}
-		return status == http.StatusOK
-	}
+	access := &admission{page: p, request: r, out: out, reviewed: p.cfg.Clock.Now()}
 	var seen *frame
-	for {
-		// For a viewer that takes states more slowly than they change there is always one to send.
-		if r.Context().Err() != nil || p.isClosed() || p.cfg.Clock.Since(reviewed) >= pulse && !isAdmitted() {
-			return
-		}
+	for access.lasts() {
 		latest, changed := p.hub.after(seen)
 		if latest != nil {
 			if !out.event("state", latest.since(seen)) {
@@ -62,21 +50,42 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-changed:
 		case <-ticker.C():
-			if !isAdmitted() || !out.send([]byte(": \n\n")) {
+			if !access.review() || !out.send([]byte(": \n\n")) {
 				return
 			}
 		}
 	}
 }
 
-// isClosed reports whether the process ends.
-func (p *Page) isClosed() bool {
+// admission is the access of a viewer to its stream.
+type admission struct {
+	page     *Page
+	request  *http.Request
+	out      *sender
+	reviewed time.Time
+}
+
+// lasts reports whether the next state may be sent. For a viewer that takes states more slowly than
+// they change there is always a next one.
+func (a *admission) lasts() bool {
 	select {
-	case <-p.closed:
-		return true
-	default:
+	case <-a.request.Context().Done():
 		return false
+	case <-a.page.closed:
+		return false
+	default:
+		return a.page.cfg.Clock.Since(a.reviewed) < pulse || a.review()
 	}
+}
+
+// review reports whether the viewer may still see the page, and says it to one that may not.
+func (a *admission) review() bool {
+	a.reviewed = a.page.cfg.Clock.Now()
+	status := a.page.status(a.request)
+	if status != http.StatusOK {
+		a.out.event("end", []byte(strconv.Itoa(status)))
+	}
+	return status == http.StatusOK
 }
 
 // sender writes to a viewer, with a deadline for each event.
