@@ -2,7 +2,6 @@ package autoscaler
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -22,7 +21,7 @@ const (
 	// attempts is how often a change is decided anew when the MachineDeployment was written in
 	// between: the fleet writes it once or twice for each change.
 	attempts = 5
-	// readsAtOnce is how many Machines are read at a time for one call.
+	// readsAtOnce is how many Machines are read at a time for one batch of deletions.
 	readsAtOnce = 8
 )
 
@@ -45,8 +44,8 @@ type decision func(live groups.Live) (desired *v1alpha1.MachineDeployment, err e
 // change reads a MachineDeployment, decides and writes, until no other write comes in between.
 // Errors: a groups.RefusedError, or those of the API server.
 func (w *writer) change(ctx context.Context, who identity, id string, decide decision) error {
-	if !v1alpha1.MayExist(types.NamespacedName{Namespace: who.namespace, Name: id}) {
-		return status.Errorf(codes.NotFound, "expected the name of a MachineDeployment of namespace %s, got %.80q", who.namespace, id)
+	if err := checkGroup(who, id); err != nil {
+		return err
 	}
 	var err error
 	for range attempts {
@@ -74,6 +73,14 @@ func (w *writer) change(ctx context.Context, who identity, id string, decide dec
 		who.namespace, id, attempts, err)
 }
 
+// checkGroup returns an error for an ID that is no name: it becomes part of requests.
+func checkGroup(who identity, id string) error {
+	if v1alpha1.MayExist(types.NamespacedName{Namespace: who.namespace, Name: id}) {
+		return nil
+	}
+	return status.Errorf(codes.NotFound, "expected the name of a MachineDeployment of namespace %s, got %.80q", who.namespace, id)
+}
+
 func (w *writer) increase(ctx context.Context, who identity, id string, delta int32) error {
 	return w.change(ctx, who, id, func(live groups.Live) (*v1alpha1.MachineDeployment, error) { return groups.Increase(live, delta) })
 }
@@ -96,71 +103,6 @@ func (w *writer) decrease(ctx context.Context, who identity, id string, delta in
 	})
 }
 
-// targets finds the Machines of Nodes in what is known of the namespace, and, where that does not
-// show all of them, in what is read now.
-func (w *writer) targets(ctx context.Context, who identity, id string, deployment types.UID, nodes []groups.Node) ([]groups.Target, error) {
-	var err error
-	for _, age := range []time.Duration{maxAge, refreshAge} {
-		var namespace *groups.Namespace
-		if namespace, err = w.reader.namespace(ctx, who.namespace, age); err != nil {
-			return nil, err
-		}
-		_, of, missing := namespace.Members(id)
-		if err = missing; err != nil {
-			continue
-		}
-		if of != deployment {
-			err = replaced(who, id)
-			continue
-		}
-		var targets []groups.Target
-		if targets, err = namespace.Targets(id, nodes); err == nil {
-			return targets, nil
-		}
-	}
-	return nil, err
-}
-
 func replaced(who identity, id string) error {
 	return status.Errorf(codes.Aborted, "MachineDeployment %s/%s was replaced by another one of its name; try again", who.namespace, id)
-}
-
-// readMachines replaces the Machines of targets by what the API server has of them. A Machine that
-// is another one, or that another MachineSet has now, is gone.
-func (w *writer) readMachines(ctx context.Context, namespace string, targets []groups.Target) error {
-	var running sync.WaitGroup
-	errs := make([]error, len(targets))
-	free := make(chan struct{}, readsAtOnce)
-	for i := range targets {
-		if targets[i].Gone {
-			continue
-		}
-		free <- struct{}{}
-		running.Go(func() {
-			defer func() { <-free }()
-			errs[i] = w.readMachine(ctx, namespace, &targets[i])
-		})
-	}
-	running.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *writer) readMachine(ctx context.Context, namespace string, target *groups.Target) error {
-	m, err := w.machines.Machines(namespace).Get(ctx, target.Machine.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		target.Gone = true
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	is := groups.MachineOf(m, w.wall())
-	target.Gone = is.UID != target.Machine.UID || is.Set != target.Machine.Set
-	target.Machine = is
-	return nil
 }
