@@ -205,7 +205,8 @@ func TestAMachineThatIsNewerThanTheSnapshotIsDeleted(t *testing.T) {
 	_, err = c.NodeGroupDeleteNodes(t.Context(), &externalgrpc.NodeGroupDeleteNodesRequest{
 		Id: "pool", Nodes: []*externalgrpc.ExternalGrpcNode{{Name: "requested://young", ProviderID: "requested://young"}},
 	})
-	if d := f.deployment("pool"); err != nil || d.Spec.Replicas != 2 || !strings.HasPrefix(d.Annotations[v1alpha1.AnnotationTriggerDeletion], "young~") {
+	d := f.deployment("pool")
+	if named := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; err != nil || d.Spec.Replicas != 2 || !strings.HasPrefix(named, "young~") {
 		t.Errorf("%v; %d replicas and %v, want 2 and the name of the Machine", err, d.Spec.Replicas, d.Annotations)
 	}
 }

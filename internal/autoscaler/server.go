@@ -32,9 +32,6 @@ import (
 )
 
 const (
-	// maxRequest is how many bytes a request has at most. One that names Nodes has their labels and
-	// annotations, too.
-	maxRequest = 8 << 20
 	// maxHeaders is how many bytes the headers of a call have at most.
 	maxHeaders = 16 << 10
 	// maxStreams is how many calls of one connection are in flight.
@@ -116,7 +113,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, config *tls.C
 	log := klog.FromContext(ctx)
 	server := grpc.NewServer(
 		grpc.Creds(credentials.NewTLS(config)), grpc.ConnectionTimeout(handshake),
-		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: connectionIdle, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),

@@ -252,7 +252,7 @@ func TestHostileCalls(t *testing.T) {
 		wantCode(t, tc.name, tc.err, tc.want)
 	}
 	for _, id := range []string{
-		"", "foreign", "m/foreign", "../../m/machinedeployments/foreign", "pool/status", "pool?x", strings.Repeat("x", 1<<20),
+		"", "foreign", "m/foreign", "../../m/machinedeployments/foreign", "pool/status", "pool?x", strings.Repeat("x", 1<<19),
 	} {
 		_, err := c.NodeGroupIncreaseSize(t.Context(), &externalgrpc.NodeGroupIncreaseSizeRequest{Id: id, Delta: 1})
 		wantCode(t, "a group "+id[:min(len(id), 40)], err, codes.NotFound)
