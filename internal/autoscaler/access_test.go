@@ -1,18 +1,13 @@
 package autoscaler
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net/url"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/externalgrpc"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/certificates"
@@ -120,78 +115,4 @@ func TestAccessIsReviewedEachMinute(t *testing.T) {
 	f.reviewsFail.Store(false)
 	check("revoked", codes.PermissionDenied, 5)
 	check("revoked, again", codes.PermissionDenied, 5)
-}
-
-func TestLimits(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	one, two := identity{"n", "a"}, identity{"m", "a"}
-	begin := func(t *testing.T, l *limits, who identity, writes bool, want string) func() {
-		t.Helper()
-		done, err := l.begin(t.Context(), who, writes)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Fatalf("%v, want %q", err, want)
-		}
-		return done
-	}
-	t.Run("calls of a client", func(t *testing.T) {
-		l := newLimits(clock)
-		for range callsInBurst {
-			begin(t, l, one, false, "")()
-		}
-		begin(t, l, one, false, "calls a second")
-		begin(t, l, two, false, "")()
-		clock.SetTime(clock.Now().Add(time.Second))
-		for range callsPerSecond {
-			begin(t, l, one, false, "")()
-		}
-		begin(t, l, one, false, "calls a second")
-	})
-	t.Run("writes of a client", func(t *testing.T) {
-		l := newLimits(clock)
-		for range writesInBurst {
-			begin(t, l, one, true, "")()
-		}
-		begin(t, l, one, true, "changes of sizes")
-		begin(t, l, one, false, "")()
-	})
-	t.Run("in flight", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			l := newLimits(clock)
-			var last func()
-			for range callsAtOnce {
-				last = begin(t, l, one, false, "")
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			var served, left atomic.Int64
-			wait := func(ctx context.Context) {
-				if _, err := l.begin(ctx, one, false); err != nil {
-					left.Add(1)
-					return
-				}
-				served.Add(1)
-			}
-			go wait(t.Context())
-			synctest.Wait()
-			for range callsWaiting - 1 {
-				go wait(ctx)
-			}
-			synctest.Wait()
-			begin(t, l, one, false, "at a time")
-			last()
-			synctest.Wait()
-			if served.Load() != 1 {
-				t.Errorf("when a call has ended %d of those that wait are served, want 1", served.Load())
-			}
-			for i := range allCallsAtOnce - callsAtOnce - callsWaiting + 1 {
-				begin(t, l, identity{"x", string(rune('a' + i))}, false, "")
-			}
-			begin(t, l, two, false, "of all clients")
-			cancel()
-			synctest.Wait()
-			if n := left.Load(); n != callsWaiting-1 {
-				t.Errorf("%d calls whose clients have left wait no more, want %d", n, callsWaiting-1)
-			}
-			begin(t, l, two, false, "")
-		})
-	})
 }

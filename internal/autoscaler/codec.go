@@ -27,8 +27,7 @@ const (
 	decodesAtOnce = 4
 )
 
-// codec decodes requests within bounds. A request is decoded before an interceptor sees it, so it
-// may be one of a client that may do nothing.
+// codec decodes requests within bounds.
 type codec struct {
 	encoding.CodecV2
 
@@ -76,29 +75,23 @@ func scan(data []byte, of protoreflect.MessageDescriptor, fields *int) error {
 		if *fields--; *fields < 0 {
 			return fmt.Errorf("expected at most %d fields, labels and annotations of Nodes included, got more; send several calls", maxFields)
 		}
-		number, kind, n := protowire.ConsumeTag(data)
+		number, kind, n := protowire.ConsumeField(data)
 		if n < 0 {
 			return protowire.ParseError(n)
 		}
+		value := data[:n]
 		data = data[n:]
 		field := of.Fields().ByNumber(number)
 		if kind != protowire.BytesType || field == nil || field.Message() == nil {
-			if n = protowire.ConsumeFieldValue(number, kind, data); n < 0 {
-				return protowire.ParseError(n)
-			}
-			data = data[n:]
 			continue
 		}
-		nested, n := protowire.ConsumeBytes(data)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		data = data[n:]
 		if field.IsList() {
 			if elements++; elements > groups.MostNodes {
 				return fmt.Errorf("expected at most %d Nodes in a call, got more; send several calls", groups.MostNodes)
 			}
 		}
+		_, _, n = protowire.ConsumeTag(value)
+		nested, _ := protowire.ConsumeBytes(value[n:])
 		if err := scan(nested, field.Message(), fields); err != nil {
 			return err
 		}

@@ -115,13 +115,7 @@ func (w *writer) deleteNodes(ctx context.Context, who identity, id string, nodes
 // deleteAll finishes calls, all for one group, with one write. A call that is refused, or whose
 // Machines cannot be read, has no effect on the others.
 func (w *writer) deleteAll(ctx context.Context, key groupKey, calls []*deletion) {
-	defer func() { // after a panic, too: a call that was taken must not be answered as if it had its effect
-		for _, one := range calls {
-			if !one.done {
-				one.done, one.verdict = true, status.New(codes.Internal, "the fleet has a defect in a deletion; see its log").Err()
-			}
-		}
-	}()
+	defer failUnfinished(calls) // after a panic: none must be answered as if it had its effect
 	// The end of one call must not end the others. Those that wait have begun after the first one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxCall-w.reader.clock.Since(calls[0].began))
 	defer cancel()
@@ -149,6 +143,14 @@ func (w *writer) deleteAll(ctx context.Context, key groupKey, calls []*deletion)
 	for _, one := range calls {
 		if one.done = true; one.verdict == nil {
 			one.verdict = err
+		}
+	}
+}
+
+func failUnfinished(calls []*deletion) {
+	for _, one := range calls {
+		if !one.done {
+			one.done, one.verdict = true, status.New(codes.Internal, "the fleet has a defect in a deletion; see its log").Err()
 		}
 	}
 }

@@ -19,9 +19,12 @@
 // Guarantees:
 //
 //   - A client reads and changes nothing outside its namespace.
-//   - Calls, snapshots and reviews are bounded, for each client and for all.
+//   - Calls, their requests, snapshots and reviews are bounded, for each namespace and for all. A
+//     request is read when its client is known and may scale, and decoded within bounds of its own.
+//   - A call ends maxCall after its headers, whether its request has arrived or not.
 //   - A call has an effect or an error. After an error it may have had its effect.
 //
 // Not guaranteed: that a client that loses its access is refused at once. An answer of the API
-// server is valid for a minute, and for ten while it does not answer.
+// server is valid for a minute, and for ten while it does not answer. Nor is a bound of the number
+// of connections.
 package autoscaler

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
-	"strings"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/klog/v2"
@@ -32,6 +33,8 @@ import (
 )
 
 const (
+	// window is how many bytes of a request arrive before the checks of its call.
+	window = 64 << 10
 	// maxHeaders is how many bytes the headers of a call have at most.
 	maxHeaders = 16 << 10
 	// maxStreams is how many calls of one connection are in flight.
@@ -118,11 +121,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, config *tls.C
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionIdle: connectionIdle, MaxConnectionAge: connectionAge, MaxConnectionAgeGrace: connectionGrace,
 		}),
-		grpc.UnaryInterceptor(func(of context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-			return s.call(klog.NewContext(of, log), request, info, handler)
-		}),
+		grpc.InTapHandle(bounds), grpc.StaticStreamWindowSize(window),
 	)
-	externalgrpc.RegisterCloudProviderServer(server, s.service)
+	server.RegisterService(s.methods(log), s.service)
 	// Calls in flight end: the process ends later, when its slots are handed over.
 	stop := context.AfterFunc(ctx, server.GracefulStop)
 	defer stop()
@@ -137,12 +138,34 @@ var writes = map[string]bool{
 	"NodeGroupIncreaseSize": true, "NodeGroupDeleteNodes": true, "NodeGroupDecreaseTargetSize": true,
 }
 
-// call serves one call, within the bounds of its client, and counts it.
-func (s *Server) call(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
+// bounds has a call end maxCall after its headers, whether its request has arrived or not.
+func bounds(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
-	defer cancel()
+	context.AfterFunc(ctx, cancel) // gRPC ends the one above it with the call
+	return ctx, nil
+}
+
+// methods returns the service, whose calls are checked before their requests are read. An
+// interceptor would be called afterwards.
+func (s *Server) methods(log klog.Logger) *grpc.ServiceDesc {
+	desc := externalgrpc.CloudProvider_ServiceDesc
+	desc.Methods = slices.Clone(desc.Methods)
+	for i, method := range desc.Methods {
+		desc.Methods[i].Handler = func(
+			service any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor, //nolint:revive // gRPC's signature
+		) (any, error) {
+			return s.call(klog.NewContext(ctx, log), method.MethodName, func(ctx context.Context) (any, error) {
+				return method.Handler(service, ctx, decode, nil)
+			})
+		}
+	}
+	return &desc
+}
+
+// call serves one call, within the bounds of its client, and counts it. Its request is read and
+// answered by serve.
+func (s *Server) call(ctx context.Context, method string, serve func(context.Context) (any, error)) (answer any, err error) {
 	began := s.cfg.Clock.Now()
-	method := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
 	defer func() {
 		if failure := recover(); failure != nil {
 			klog.FromContext(ctx).Error(nil, "Panicked in a call of an autoscaler", "panic", fmt.Sprint(failure), "stack", string(debug.Stack()))
@@ -158,18 +181,23 @@ func (s *Server) call(ctx context.Context, request any, info *grpc.UnaryServerIn
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.limits.begin(ctx, who, writes[method])
+	client, err := s.limits.admit(who, writes[method])
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer client.leave()
 	if err := s.access.check(ctx, who); err != nil {
 		return nil, err
 	}
 	if why := s.cfg.Serves(who.namespace); why != "" {
 		return nil, status.Errorf(codes.FailedPrecondition, "this fleet does not serve namespace %s: %s", who.namespace, why)
 	}
-	return handler(context.WithValue(ctx, clientKey{}, who), request)
+	done, err := client.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return serve(context.WithValue(ctx, clientKey{}, who))
 }
 
 // authenticate returns the client that the verified certificate of a connection names.

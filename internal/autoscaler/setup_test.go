@@ -110,6 +110,21 @@ func (f *fleet) server() *Server {
 // replica starts a Server, and returns a function that connects a client to it.
 func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
 	f.Helper()
+	connect := f.replicaWithConnections()
+	return func(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
+		f.Helper()
+		return externalgrpc.NewCloudProviderClient(connect(certificate))
+	}
+}
+
+// connection returns a connection to a separate replica.
+func (f *fleet) connection(certificate *tls.Certificate) *grpc.ClientConn {
+	f.Helper()
+	return f.replicaWithConnections()(certificate)
+}
+
+func (f *fleet) replicaWithConnections() func(certificate *tls.Certificate) *grpc.ClientConn {
+	f.Helper()
 	const buffer = 1 << 20
 	server := f.server()
 	listener := bufconn.Listen(buffer)
@@ -124,7 +139,7 @@ func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudP
 		stop()
 		running.Wait()
 	})
-	return func(certificate *tls.Certificate) externalgrpc.CloudProviderClient {
+	return func(certificate *tls.Certificate) *grpc.ClientConn {
 		f.Helper()
 		connection, err := grpc.NewClient("passthrough:///fleet",
 			grpc.WithTransportCredentials(credentials.NewTLS(f.authority.ForClient(certificate))),
@@ -133,7 +148,7 @@ func (f *fleet) replica() func(certificate *tls.Certificate) externalgrpc.CloudP
 			f.Fatal(err)
 		}
 		f.Cleanup(func() { _ = connection.Close() })
-		return externalgrpc.NewCloudProviderClient(connection)
+		return connection
 	}
 }
 
