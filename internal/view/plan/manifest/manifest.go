@@ -3,6 +3,7 @@ package manifest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,11 +138,13 @@ func Apply[T any](m Manifest, live *T) (*T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", m.Kind, m.Name, err)
 	}
-	modified, err := withoutServerFields(m.content)
-	if err != nil {
-		return nil, err
+	recorded := of.GetAnnotations()[lastApplied]
+	original, err1 := prepared(cmp.Or(recorded, "{}"), recorded)
+	modified, err2 := prepared(string(m.content), recorded)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("compare %s %s with the file: %w", m.Kind, m.Name, err)
 	}
-	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch([]byte(of.GetAnnotations()[lastApplied]), modified, current)
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(original, modified, current)
 	if err != nil {
 		return nil, fmt.Errorf("compare %s %s with the file: %w", m.Kind, m.Name, err)
 	}
@@ -165,14 +168,33 @@ func serverFields() []string {
 	return []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink", "deletionTimestamp"}
 }
 
-// withoutServerFields returns a document without what the API server sets.
-func withoutServerFields(document []byte) ([]byte, error) {
-	var fields map[string]any
-	if err := json.Unmarshal(document, &fields); err != nil {
+// prepared returns a document as it is compared with the object of the API server: without what
+// the API server sets, and with what that has recorded as applied, which is in no document. So
+// annotations are an object in each document: kubectl apply records {} where a file has none, and
+// without that its absence from the file would remove the annotations of others.
+func prepared(document, recorded string) ([]byte, error) {
+	fields := map[string]any{}
+	if err := json.Unmarshal([]byte(document), &fields); err != nil {
 		return nil, fmt.Errorf("expected an object: %w", err)
 	}
-	if metadata, ok := fields["metadata"].(map[string]any); ok {
-		maps.DeleteFunc(metadata, func(key string, _ any) bool { return slices.Contains(serverFields(), key) })
+	if fields == nil { // the document is null
+		fields = map[string]any{}
 	}
+	delete(fields, "status")
+	metadata, ok := fields["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+	}
+	maps.DeleteFunc(metadata, func(key string, _ any) bool { return slices.Contains(serverFields(), key) })
+	annotations, ok := metadata["annotations"].(map[string]any)
+	if !ok {
+		annotations = map[string]any{}
+	}
+	delete(annotations, lastApplied)
+	if recorded != "" {
+		annotations[lastApplied] = recorded
+	}
+	metadata["annotations"] = annotations
+	fields["metadata"] = metadata
 	return json.Marshal(fields)
 }

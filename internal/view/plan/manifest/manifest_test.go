@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
@@ -50,6 +52,43 @@ func TestApplyMergesAsKubectlDoes(t *testing.T) {
 	created, err := Apply[v1alpha1.MachineDeployment](m, nil)
 	if err != nil || created.Spec.Template.Spec.Class.Name != "large" || created.Status.Replicas != 0 {
 		t.Errorf("created is %+v, %v", created, err)
+	}
+}
+
+// TestUnchangedFilesChangeNothing: what controllers have written stays, whether kubectl apply has
+// recorded that the file has no annotations or has recorded nothing.
+func TestUnchangedFilesChangeNothing(t *testing.T) {
+	for name, recorded := range map[string]string{
+		"created": "",
+		"applied": `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineDeployment","metadata":{"annotations":{},"name":"workers",` +
+			`"creationTimestamp":null,"namespace":"prod"},"spec":{"replicas":3},"status":{}}`,
+	} {
+		for annotations, metadata := range map[string]string{
+			"none": "{name: workers, namespace: prod}", "empty": "{name: workers, namespace: prod, annotations: {}}",
+			"null": "{name: workers, namespace: prod, annotations: null}",
+		} {
+			m, err := Read([]byte("{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: " + metadata +
+				", spec: {replicas: 3}}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			live := &v1alpha1.MachineDeployment{}
+			live.APIVersion, live.Kind = "machine.sapcloud.io/v1alpha1", MachineDeployment
+			live.Name, live.Namespace, live.UID, live.Finalizers = "workers", "prod", "d", []string{"theirs"}
+			live.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
+			if recorded != "" {
+				live.Annotations[lastApplied] = recorded
+			}
+			live.Labels = map[string]string{v1alpha1.LabelSlot: "3"}
+			live.Spec.Replicas, live.Status.Replicas = 3, 3
+			after, err := Apply(m, live)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(live, after); diff != "" {
+				t.Errorf("%s, annotations in the file %s: %s", name, annotations, diff)
+			}
+		}
 	}
 }
 
