@@ -43,6 +43,9 @@ type Plan struct {
 	Missing []view.Missing `json:"missing,omitempty"`
 }
 
+// IsChange reports whether the change is one: the object is created, or a field of it differs.
+func (p Plan) IsChange() bool { return p.Creates || len(p.Changes) > 0 }
+
 // Machines counts machines.
 type Machines struct {
 	// Before the change, and After it.

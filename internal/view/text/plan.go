@@ -17,14 +17,19 @@ const planSteps = 20
 func Plan(p plan.Plan, s Style) string {
 	var b strings.Builder
 	what := "is changed"
-	if p.Creates {
+	switch {
+	case p.Creates:
 		what = "is created"
+	case !p.IsChange():
+		what = "has no change"
 	}
 	fmt.Fprintf(&b, "%s %s %s. %s.\n", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), what, s.wrapped(p.Summary, 0))
 	if m := p.Machines; m.Before+m.After > 0 || len(p.Pools) == 0 {
 		b.WriteString(s.wrapped(planVMs(m), 0) + "\n")
 	}
-	b.WriteString(s.planTime(p) + "\n")
+	if p.IsChange() || !p.Ends || len(p.Steps) > 0 { // such as of a rollout that is under way
+		b.WriteString(s.planTime(p) + "\n")
+	}
 	s.planChanges(&b, p.Changes)
 	s.planPools(&b, p.Pools)
 	s.planZones(&b, p.Zones)

@@ -51,6 +51,7 @@ func TestPlans(t *testing.T) {
 				d.Spec.Paused, d.Spec.Template.Spec.NodeTemplateSpec.Labels = true, map[string]string{"pool": "x"}
 			}},
 			{"fewer replicas", s, times, func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = 1 }},
+			{"nothing", s, plan.Durations{}, func(*v1alpha1.MachineDeployment) {}},
 		} {
 			after := s.Deployments[0].DeepCopy()
 			tc.change(after)
