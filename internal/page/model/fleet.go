@@ -2,8 +2,10 @@ package model
 
 import (
 	"math"
+	"strconv"
 	"time"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 )
@@ -28,7 +30,9 @@ type Replica struct {
 	Why      string  `json:"why,omitempty"`
 	Capacity float64 `json:"capacity"`
 	Slots    int     `json:"slots"`
-	Weight   int64   `json:"machines"`
+	// Machines is how many machines are in the slots that it holds. The weight of a slot, by which
+	// slots are distributed, is another number.
+	Machines int `json:"machines"`
 }
 
 // Slot is a slot. Held is the most frequent state, and is "".
@@ -37,10 +41,21 @@ type Slot struct {
 	State    string `json:"s,omitempty"`
 	Holder   int    `json:"h"`
 	Assigned int    `json:"a"`
-	Weight   int64  `json:"w,omitempty"`
+	Machines int    `json:"m,omitempty"`
 }
 
-func fleetOf(f view.Fleet) Fleet {
+// machinesBySlot counts machines by their slots; those without one are left out.
+func machinesBySlot(machines []*v1alpha1.Machine) map[int]int {
+	bySlot := map[int]int{}
+	for _, m := range machines {
+		if slot, err := strconv.Atoi(m.Labels[v1alpha1.LabelSlot]); err == nil {
+			bySlot[slot]++
+		}
+	}
+	return bySlot
+}
+
+func fleetOf(f view.Fleet, machines []*v1alpha1.Machine) Fleet {
 	is := Fleet{
 		Name: f.Name, Leader: f.Leader, ShardBy: f.ShardBy, Hold: bounded.Text(f.Hold, mostText), Replicas: []Replica{}, Slots: []Slot{},
 	}
@@ -58,8 +73,12 @@ func fleetOf(f view.Fleet) Fleet {
 		}
 		return -1
 	}
+	bySlot := machinesBySlot(machines)
 	for _, slot := range f.Slots {
-		one := Slot{Number: slot.Number, Holder: index(slot.Replica), Assigned: index(slot.Assigned), Weight: slot.Weight}
+		one := Slot{Number: slot.Number, Holder: index(slot.Replica), Assigned: index(slot.Assigned), Machines: bySlot[slot.Number]}
+		if one.Holder >= 0 && slot.Session == f.Replicas[one.Holder].Session { // as its slots are counted
+			is.Replicas[one.Holder].Machines += one.Machines
+		}
 		switch slot.State {
 		case view.Held:
 			is.Held++
@@ -78,7 +97,7 @@ func fleetOf(f view.Fleet) Fleet {
 const silentFor = 5 * time.Second
 
 func replicaOf(r view.Replica) Replica {
-	is := Replica{Name: r.Name, State: "Lives", Capacity: r.Capacity, Slots: r.Slots, Weight: r.Weight}
+	is := Replica{Name: r.Name, State: "Lives", Capacity: r.Capacity, Slots: r.Slots}
 	if math.IsNaN(r.Capacity) || math.IsInf(r.Capacity, 0) {
 		is.Capacity = 0 // JSON has no such numbers, and a Lease any text
 	}

@@ -128,7 +128,7 @@ func Of(in Input) State {
 	counts.Deployments, counts.Sets, counts.RollingOut = status.Deployments, status.Sets, status.RollingOut
 	s := State{
 		About:   About{Replica: in.Replica, Version: in.Version, Loading: !in.Loaded, Unread: in.Unread},
-		Fleet:   fleetOf(fleet),
+		Fleet:   fleetOf(fleet, in.Machines),
 		Targets: listOf(view.TargetsOf(in.Snapshot, in.Targets).Targets, targetOf),
 		Pools:   poolsOf(in.Snapshot),
 		Drains:  listOf(view.DrainingOf(in.Snapshot), drainOf),

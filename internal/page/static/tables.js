@@ -111,7 +111,7 @@ function fleet(f) {
     if (slot.s === "Moving" && assigned) text += `, moves to ${assigned.name}`;
     else if (slot.s) text += `, ${slot.s}`;
     const cell = element("span", { class: "slot", "data-hue": slot.h < 0 ? undefined : slot.h % hues, "data-state": slot.s });
-    cell.title = `${text}, ${slot.w || 0} machines`;
+    cell.title = `${text}, ${slot.m || 0} machines`;
     return cell;
   });
   const label = `${f.slots.length} slots: ` + f.replicas.filter((r) => r.slots).map((r) => `${r.name} holds ${r.slots}`).join(", ");
