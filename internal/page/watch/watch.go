@@ -215,9 +215,19 @@ func (w *Watch) Read() model.Input {
 	if r == nil {
 		return in
 	}
+	// First, since what is listed from now on may be only in part in what is read below.
+	r.readings(&in)
 	in.Deployments, in.Sets, in.Machines = r.deployments.All(), r.sets.All(), r.machines.All()
 	in.Classes, in.Leases = r.classes.All(), r.leases.All()
 	in.Targets = w.cfg.Targets(w.namespaces(&in))
+	if n := r.undecodable(); n > 0 {
+		in.Unread = append(in.Unread, fmt.Errorf("%d objects are not shown: %w", n, errUndecodable).Error())
+	}
+	return in
+}
+
+// readings sets what has been read until now, and what could not be.
+func (r *run) readings(in *model.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	in.Gone = slices.Clone(r.gone)
@@ -230,10 +240,6 @@ func (w *Watch) Read() model.Input {
 		}
 		in.Loaded = in.Loaded && (r.listed[kind] || err != nil)
 	}
-	if n := r.undecodable(); n > 0 {
-		in.Unread = append(in.Unread, fmt.Errorf("%d objects are not shown: %w", n, errUndecodable).Error())
-	}
-	return in
 }
 
 var errUndecodable = errors.New("they cannot be decoded")
