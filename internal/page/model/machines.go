@@ -44,6 +44,9 @@ type Counts struct {
 	Zones  []Count `json:"zones"`
 }
 
+// UnknownZone is the name of the count of machines whose zone is not known, which have none.
+const UnknownZone = "unknown"
+
 // Count is how many machines are in a phase or a zone, and how many of them have trouble, which is
 // a warning or an error.
 type Count struct {
@@ -113,7 +116,7 @@ func tilesOf(s view.Snapshot, z zones) ([]Tile, Counts) {
 	slices.SortFunc(tiles, compareTiles)
 	counts := Counts{Machines: len(tiles)}
 	counts.Phases = countBy(tiles, func(t Tile) string { return t.Phase })
-	counts.Zones = countBy(tiles, func(t Tile) string { return t.Zone })
+	counts.Zones = countBy(tiles, func(t Tile) string { return cmp.Or(t.Zone, UnknownZone) })
 	tiles = tiles[:fitting(tiles)]
 	counts.Tiles = len(tiles)
 	return tiles, counts

@@ -85,7 +85,7 @@ function counts(s) {
   document.getElementById("counts").replaceChildren(...all.map(([name, value, href, l]) => element("div", { "data-level": l || undefined },
     element("dt", {}, name), element("dd", {}, element("a", { href }, String(value))))));
   const numbers = (name, rows) => table(`Machines by ${name}`, [name, "machines", "with trouble"],
-    rows.map((r) => [r.name || "not known", number(r.count), number(r.trouble)]));
+    rows.map((r) => [r.name || "unknown", number(r.count), number(r.trouble)]));
   document.querySelector("#numbers .body").replaceChildren(numbers("phase", c.phases), numbers("zone", c.zones));
 }
 

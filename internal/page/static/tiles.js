@@ -121,7 +121,7 @@ export class Machines {
   keyOf(m, pool) {
     switch (this.by) {
       case "phase": return m.phase;
-      case "zone": return m.zone || "zone not known";
+      case "zone": return m.zone || "unknown";
     }
     return pool === `${m.namespace}/` ? `${m.namespace}: without a MachineDeployment` : pool;
   }
@@ -310,7 +310,7 @@ export class Machines {
       element("strong", { class: "name" }, `${m.namespace}/${m.name}`), now ? m.phase : "is gone",
       m.since ? element("time", { "data-since": m.since }, age(m.since)) : "",
       m.node && m.node !== m.name ? `Node ${m.node}` : "",
-      m.zone ? `zone ${m.zone}` : "", m.slot >= 0 ? `slot ${m.slot}${holder ? ` of ${holder.name}` : ""}` : "no slot", m.note,
+      `zone ${m.zone || "unknown"}`, m.slot >= 0 ? `slot ${m.slot}${holder ? ` of ${holder.name}` : ""}` : "no slot", m.note,
     ];
     const text = parts.map((p) => (typeof p === "string" ? p : p.textContent)).join("\n");
     if (this.described === text) return;

@@ -116,7 +116,7 @@ func (w *Watch) Run(ctx context.Context) {
 	begin(ctx, w, r, &running, "MachineDeployments", objectcache.FromEach(api.MachineDeployments(in)), "", r.deployments, slimDeployment)
 	begin(ctx, w, r, &running, "MachineSets", objectcache.FromEach(api.MachineSets(in)), "", r.sets, slimSet)
 	begin(ctx, w, r, &running, "Machines", objectcache.FromEach(api.Machines(in)), "", r.machines, slimMachine)
-	begin(ctx, w, r, &running, "MachineClasses", objectcache.FromEach(api.MachineClasses(in)), "", r.classes, slimClass)
+	begin(ctx, w, r, &running, "MachineClasses", objectcache.FromEach(api.MachineClasses(in)), "", r.classes, classWithZone)
 	begin(ctx, w, r, &running, view.MissingLeases, objectcache.From(w.cfg.Leases.Leases(w.cfg.FleetNamespace)),
 		labels.Set{v1alpha1.LabelFleet: w.cfg.FleetName}.String(), r.leases, slimLease)
 }
