@@ -216,11 +216,12 @@ func summary(p Plan, c Change, sets []*v1alpha1.MachineSet) string {
 	}
 	replaced := 0
 	if c.Before != nil && slices.ContainsFunc(p.Changes, func(f FieldChange) bool { return f.Effect == Replaces }) {
-		replaced = min(m.Created, m.Deleted)
+		replaced = min(m.Created-m.WithoutVM, m.Deleted)
 	}
 	add(replaced, "replaced")
 	add(m.Updated, "updated in place")
-	add(m.Created-replaced, "created")
+	add(m.Created-m.WithoutVM-replaced, "created")
+	add(m.WithoutVM, "created without a VM")
 	add(m.Deleted-replaced, "deleted")
 	add(m.Kept, "kept")
 	if len(parts) == 0 {

@@ -34,19 +34,23 @@ func OfClass(in Input, c ClassChange) Plan {
 		})
 	}
 	users := usersOf(in.Snapshot, c.After)
-	waiting := 0
+	waiting, vms := 0, 0
 	for _, m := range in.Snapshot.Machines {
 		if m.Namespace != c.After.Namespace || m.Spec.Class.Name != c.After.Name {
 			continue
 		}
 		p.Machines.Before++
+		if m.Spec.ProviderID != "" {
+			vms++
+		}
 		if machinefacts.NeverRan(m) && m.Spec.ProviderID == "" && m.DeletionTimestamp == nil {
 			waiting++
 		}
 	}
-	p.Machines.After, p.Machines.Kept, p.Machines.Most = p.Machines.Before, p.Machines.Before, p.Machines.Before
+	p.Machines.After, p.Machines.Kept = p.Machines.Before, p.Machines.Before
+	p.VMs, p.Machines.Most = VMs{Before: vms, After: vms + waiting}, vms+waiting
 	p.Machines.Least = p.Machines.Before - waiting
-	p.Summary = fmt.Sprintf("Machines: %d kept with their VMs, and none is replaced", p.Machines.Before)
+	p.Summary = fmt.Sprintf("Machines: %d kept, and none is replaced", p.Machines.Before)
 	switch {
 	case len(users) == 0:
 		p.Notes = append(p.Notes, "no MachineDeployment or MachineSet creates machines of the class")
@@ -59,9 +63,9 @@ func OfClass(in Input, c ClassChange) Plan {
 	if waiting > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("%d machines have no VM yet: those get it with the class as it is at their next try", waiting))
 	}
-	if c.Before != nil && c.Before.Provider != c.After.Provider && p.Machines.Before > 0 {
+	if c.Before != nil && c.Before.Provider != c.After.Provider && vms > 0 {
 		p.Notes = append(p.Notes, fmt.Sprintf("%d VMs exist at the provider %s, and calls for them would go to %s, which does not have them; "+
-			"create a class of another name instead", p.Machines.Before, cmp.Or(c.Before.Provider, "none"), cmp.Or(c.After.Provider, "none")))
+			"create a class of another name instead", vms, cmp.Or(c.Before.Provider, "none"), cmp.Or(c.After.Provider, "none")))
 	}
 	return p
 }

@@ -21,8 +21,9 @@ type Plan struct {
 	Changes []FieldChange `json:"changes"`
 	// Summary is a sentence about all machines.
 	Summary string `json:"summary"`
-	// Machines counts what happens to machines.
+	// Machines counts what happens to machines, and VMs how many VMs there are.
 	Machines Machines `json:"machines"`
+	VMs      VMs      `json:"vms"`
 	// Steps in their order.
 	Steps []Step `json:"steps"`
 	// Zones in which machines are created or deleted.
@@ -55,12 +56,22 @@ type Machines struct {
 	Kept    int `json:"kept"`
 	Updated int `json:"updated,omitempty"`
 	Created int `json:"created,omitempty"`
-	Deleted int `json:"deleted,omitempty"`
+	// WithoutVM are those of the created ones that get no VM, as their class does not exist.
+	WithoutVM int `json:"withoutVM,omitempty"`
+	Deleted   int `json:"deleted,omitempty"`
 	// Most is how many VMs exist at once, those in deletion included, and Surge how many of them are
 	// beyond the replicas before and after. Least is how many are available at least.
 	Most  int `json:"most"`
 	Surge int `json:"surge"`
 	Least int `json:"least"`
+}
+
+// VMs counts VMs, those in deletion included. A machine may have none, such as one whose class does
+// not exist.
+type VMs struct {
+	// Before the change, and After it.
+	Before int `json:"before"`
+	After  int `json:"after"`
 }
 
 // Zone is a zone with how many VMs it has.

@@ -28,19 +28,21 @@ type record struct {
 	// looked counts machines that passes have looked at.
 	looked int
 
-	exist, before, most int
-	least, available    int // available machines; the least is -1 before the first moment
-	zones               map[string]*Zone
-	zoneOfMachine       map[types.UID]string
-	isNew               map[types.UID]bool // machines that were created
-	deleted             map[types.UID]bool
-	updated             map[types.UID]bool // in place
+	exist, before        int // machines
+	vms, vmsBefore, most int
+	least, available     int // available machines; the least is -1 before the first moment
+	zones                map[string]*Zone
+	zoneOfMachine        map[types.UID]string
+	hasVM                map[types.UID]bool // machines of which a VM exists, or is being created
+	isNew                map[types.UID]bool // machines that were created
+	deleted              map[types.UID]bool
+	updated              map[types.UID]bool // in place
 }
 
 func newRecord() record {
 	return record{
 		isTimed: true, least: -1, setWaits: map[string]string{}, zones: map[string]*Zone{}, zoneOfMachine: map[types.UID]string{},
-		isNew:   map[types.UID]bool{},
+		hasVM: map[types.UID]bool{}, isNew: map[types.UID]bool{},
 		deleted: map[types.UID]bool{}, updated: map[types.UID]bool{},
 	}
 }
@@ -60,24 +62,47 @@ func zoneOf(m *v1alpha1.Machine, node *corev1.Node, classes map[string]*v1alpha1
 
 // enters counts a machine that exists from now on.
 func (w *world) enters(m *v1alpha1.Machine, zone string, existed bool) {
+	w.zoneOfMachine[m.UID] = zone
+	w.exist++
+	if !existed {
+		return
+	}
+	w.before++
+	if m.Spec.ProviderID != "" {
+		w.getsVM(m)
+		w.vmsBefore++
+		w.zones[zone].Before++
+	}
+}
+
+// getsVM counts the VM of a machine, once. A VM counts from the call that creates it.
+func (w *world) getsVM(m *v1alpha1.Machine) {
+	if w.hasVM[m.UID] {
+		return
+	}
+	zone := w.zone(m)
 	if w.zones[zone] == nil {
 		w.zones[zone] = &Zone{Name: zone}
 	}
 	z := w.zones[zone]
-	w.zoneOfMachine[m.UID] = zone
-	w.exist++
+	w.hasVM[m.UID] = true
+	w.vms++
 	z.After++
-	if existed {
-		w.before++
-		z.Before++
-	}
-	w.most, z.Most = max(w.most, w.exist), max(z.Most, z.After)
+	w.most, z.Most = max(w.most, w.vms), max(z.Most, z.After)
 }
 
-// leaves counts a machine that is gone.
+// leaves counts a machine that is gone, with its VM if it has one.
 func (w *world) leaves(m *v1alpha1.Machine) {
 	w.exist--
-	w.zones[w.zone(m)].After--
+	if w.hasVM[m.UID] {
+		w.vms--
+		w.zones[w.zone(m)].After--
+	}
+}
+
+// lacksClass reports whether a machine has no VM and gets none, as its class does not exist.
+func (w *world) lacksClass(m *v1alpha1.Machine) bool {
+	return m.Spec.ProviderID == "" && w.classes != nil && w.classes[m.Spec.Class.Name] == nil
 }
 
 // moves records a machine that was updated in place and has another set.
@@ -126,6 +151,7 @@ func (w *world) plan() Plan {
 		p.Steps = []Step{}
 	}
 	p.Machines = Machines{Before: w.before, After: w.exist, Most: w.most, Least: max(w.least, 0)}
+	p.VMs = VMs{Before: w.vmsBefore, After: w.vms}
 	for _, m := range w.machinesByName() {
 		switch {
 		case w.isNew[m.UID] || m.DeletionTimestamp != nil:
@@ -136,6 +162,11 @@ func (w *world) plan() Plan {
 		}
 	}
 	p.Machines.Created, p.Machines.Deleted = len(w.isNew), len(w.deleted)
+	for uid := range w.isNew {
+		if !w.hasVM[uid] {
+			p.Machines.WithoutVM++
+		}
+	}
 	replicas := w.deployment.Spec.Replicas
 	if w.change.Before != nil {
 		replicas = max(replicas, w.change.Before.Spec.Replicas)

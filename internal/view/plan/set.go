@@ -100,9 +100,10 @@ func (w *world) create(set *v1alpha1.MachineSet, ordinal int64) {
 	m = w.write(m)
 	w.enters(m, zoneOf(m, nil, w.classes), false)
 	w.note(Step{Do: CreateMachine, Name: m.Name, Set: set.Name, Zone: w.zone(m), IsNew: true})
-	if w.classes != nil && w.classes[m.Spec.Class.Name] == nil {
-		return // it never gets a VM
+	if w.lacksClass(m) {
+		return
 	}
+	w.getsVM(m)
 	call := w.in.Durations.Create.Draw(w.number, "create", m.Name, 0)
 	w.next[m.UID] = due{w.now.Add(call), vmExists}
 }

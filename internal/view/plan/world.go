@@ -136,6 +136,7 @@ func (w *world) takeIn() {
 		switch phase := m.Status.CurrentStatus.Phase; {
 		case m.DeletionTimestamp != nil:
 			w.next[m.UID] = due{w.later(m.DeletionTimestamp.Add(w.deletion(m))), vmIsGone}
+		case w.lacksClass(m):
 		case phase == v1alpha1.MachinePending || phase == "":
 			w.next[m.UID] = due{w.later(m.CreationTimestamp.Add(w.draws(w.in.Durations.Run, "run", m.Name, someRun))), nodeJoins}
 		case phase == v1alpha1.MachineInPlaceUpdating:
@@ -269,6 +270,7 @@ func (w *world) happens(m *v1alpha1.Machine, is happening) {
 		run := w.draws(w.in.Durations.Run, "run", m.Name, someRun)
 		w.next[m.UID] = due{w.later(m.CreationTimestamp.Add(run)), nodeJoins}
 	case nodeJoins:
+		w.getsVM(m) // one that has existed before without a VM
 		w.joins(m)
 	case vmIsGone:
 		w.remove(m)

@@ -166,3 +166,41 @@ func TestMoreReplicasCreateMachines(t *testing.T) {
 	p := changed(t, in, d, func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas = 8 })
 	counted(t, p, Machines{Before: 3, After: 8, Kept: 3, Created: 5, Most: 8, Least: 3})
 }
+
+// TestMachinesWithoutAClassAreNoVMs: the machine that is created for a template whose class does
+// not exist replaces none, and so do machines without a VM that exist already.
+func TestMachinesWithoutAClassAreNoVMs(t *testing.T) {
+	in, d := standing(t, 5, nil)
+	after := d.DeepCopy()
+	after.Spec.Replicas, after.Spec.Template.Spec.Class.Name = 3, "nope"
+	p, err := OfDeployment(in, Change{Before: d, After: after})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Machines{Before: 5, After: 4, Kept: 3, Created: 1, WithoutVM: 1, Deleted: 2, Most: 5, Least: 3}
+	if p.Machines != want || p.VMs != (VMs{Before: 5, After: 3}) || p.Ends {
+		t.Errorf("got %+v, %+v, ends %t; want %+v", p.Machines, p.VMs, p.Ends, want)
+	}
+	if want := "Machines: 1 created without a VM, 2 deleted, 3 kept"; p.Summary != want {
+		t.Errorf("the summary is %q, want %q", p.Summary, want)
+	}
+	for _, z := range p.Zones {
+		if z.Name == "" {
+			t.Errorf("a zone of no VM: %+v", z)
+		}
+	}
+
+	in.Snapshot.Sets, in.Snapshot.Machines = nil, nil
+	w := newWorld(in, Change{After: after}, 0) // three machines of the class
+	if err := w.run(); err != nil {
+		t.Fatal(err)
+	}
+	in.Snapshot.Deployments, in.Snapshot.Sets, in.Snapshot.Nodes = []*v1alpha1.MachineDeployment{w.deployment}, w.sets, nil
+	in.Snapshot.Machines = w.machinesByName()
+	p = changed(t, in, w.deployment, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Replicas = 4
+	})
+	if p.VMs != (VMs{}) || p.Machines.Kept != 3 || p.Machines.Most != 0 || len(p.Zones) != 0 {
+		t.Errorf("got %+v, %+v, zones %+v", p.Machines, p.VMs, p.Zones)
+	}
+}

@@ -25,7 +25,7 @@ func Plan(p plan.Plan, s Style) string {
 	}
 	fmt.Fprintf(&b, "%s %s %s. %s.\n", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), what, s.wrapped(p.Summary, 0))
 	if m := p.Machines; m.Before+m.After > 0 || len(p.Pools) == 0 {
-		b.WriteString(s.wrapped(planVMs(m), 0) + "\n")
+		b.WriteString(s.wrapped(planVMs(p), 0) + "\n")
 	}
 	if p.IsChange() || !p.Ends || len(p.Steps) > 0 { // such as of a rollout that is under way
 		b.WriteString(s.planTime(p) + "\n")
@@ -52,12 +52,13 @@ func Plan(p plan.Plan, s Style) string {
 }
 
 // planVMs returns how many VMs there are.
-func planVMs(m plan.Machines) string {
-	vms := fmt.Sprintf("VMs: %d before, %d after, %d at once at most", m.Before, m.After, m.Most)
+func planVMs(p plan.Plan) string {
+	m := p.Machines
+	vms := fmt.Sprintf("VMs: %d before, %d after, %d at once at most", p.VMs.Before, p.VMs.After, m.Most)
 	if m.Surge > 0 {
 		vms += fmt.Sprintf(", which is %d beyond the replicas", m.Surge)
 	}
-	if m.Before > 0 {
+	if p.VMs.Before > 0 {
 		vms += fmt.Sprintf("; at least %d are available all the time", m.Least)
 	}
 	return vms + "."

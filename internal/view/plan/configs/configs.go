@@ -204,6 +204,7 @@ func (p *planner) byDeployment(pool *v1alpha1.MachineConfigPool, d *machinev1alp
 	p.plan.Steps = append(p.plan.Steps, rolled.Steps...)
 	p.plan.Blocked, p.plan.InForce = append(p.plan.Blocked, rolled.Blocked...), append(p.plan.InForce, rolled.InForce...)
 	p.plan.Zones, p.plan.Machines = append(p.plan.Zones, rolled.Zones...), rolled.Machines
+	p.plan.VMs = rolled.VMs
 	p.plan.Ends, p.plan.Waits = p.plan.Ends && rolled.Ends, rolled.Waits
 	p.longest(rolled.Time)
 	return nil
