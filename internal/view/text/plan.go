@@ -64,26 +64,42 @@ func planVMs(p plan.Plan) string {
 	return vms + "."
 }
 
-// planTime renders the time of a plan, and what it does not end for.
+// planTime renders the time of a plan, or what it does not end for.
 func (s Style) planTime(p plan.Plan) string {
 	var text string
 	var level view.Level
 	switch took := p.Time.Median.Duration; {
+	case !p.Ends:
+		text, level = fmt.Sprintf("It does not end: it waits for %s.", p.Waits), view.Warning
 	case !p.Time.Known:
-		text = "Time: not known, because no replica has reported how long machines take; set --create-time and --delete-time."
-		if len(p.Pools) > 0 {
-			text = "Time: not known, because no replica measures how long Nodes take to reboot; set --update-time, and --drain-time."
-		}
-	case took == 0 && p.Ends:
+		text = "Time: not known, because " + whyNoTime(p) + "."
+	case took == 0:
 		text = "Time: at once."
 	default:
-		text = fmt.Sprintf("Time: %s (median), %s (nine in ten), by %s.", short(took), short(p.Time.P90.Duration), p.Time.Source)
-	}
-	if !p.Ends {
-		level = view.Warning
-		text += fmt.Sprintf(" It does not end: after that it waits for %s.", p.Waits)
+		text = fmt.Sprintf("Time: %s (median), %s (nine in ten)", short(took), short(p.Time.P90.Duration))
+		if p.Time.Source != "" { // there is none of minReadySeconds
+			text += ", by " + p.Time.Source
+		}
+		text += "."
 	}
 	return s.paint(s.wrapped(text, 0), level)
+}
+
+// whyNoTime returns why the time is not known, and what to do.
+func whyNoTime(p plan.Plan) string {
+	misses := func(what string) bool {
+		return slices.ContainsFunc(p.Missing, func(m view.Missing) bool { return strings.HasPrefix(m.What, what) })
+	}
+	const flags = "--create-time and --delete-time"
+	switch {
+	case len(p.Pools) > 0:
+		return "no replica measures how long Nodes take to reboot; set --update-time, and --drain-time"
+	case misses("Metrics"):
+		return "metrics of replicas could not be read; name their addresses with --endpoints, or set " + flags
+	case misses(view.MissingLeases):
+		return "without Leases the replicas, which measure it, are not known; set --fleet-namespace and --fleet-name, or " + flags
+	}
+	return "no replica has reported how long machines take; set " + flags
 }
 
 // short returns a duration for people, in seconds or, from an hour on, in minutes.

@@ -65,6 +65,31 @@ func TestPlans(t *testing.T) {
 	})
 }
 
+// TestWhyTimesAreMissing: the reason is the one that holds, and a plan that does not end has no time.
+func TestWhyTimesAreMissing(t *testing.T) {
+	unread := view.Missing{What: "Metrics of fleet-0", Why: "it does not answer"}
+	minute := plan.Time{Known: true, Median: metav1.Duration{Duration: time.Minute}, P90: metav1.Duration{Duration: time.Minute}}
+	for name, tc := range map[string]struct {
+		of   plan.Plan
+		want string
+	}{
+		"nothing was measured": {plan.Plan{Creates: true, Ends: true}, "no replica has reported how long"},
+		"metrics are not read": {
+			plan.Plan{Creates: true, Ends: true, Missing: []view.Missing{unread}}, "could not be read; name their addresses with --endpoints",
+		},
+		"replicas are not known": {
+			plan.Plan{Creates: true, Ends: true, Missing: []view.Missing{{What: view.MissingLeases}}}, "set --fleet-namespace",
+		},
+		"no source": {plan.Plan{Creates: true, Ends: true, Time: minute}, "Time: 1m (median), 1m (nine in ten).\n"},
+		"no end":    {plan.Plan{Creates: true, Time: minute, Waits: "rain"}, "\nIt does not end: it waits for rain.\n"},
+	} {
+		got := text.Plan(tc.of, text.Style{})
+		if !strings.Contains(got, tc.want) || strings.Contains(got, "by .") || tc.of.Waits != "" && strings.Contains(got, "Time:") {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 func planned(t *testing.T, s view.Snapshot, times plan.Durations, c plan.Change, style text.Style) string {
 	t.Helper()
 	p, err := plan.OfDeployment(plan.Input{Snapshot: s, Durations: times, Settings: plan.DefaultSettings()}, c)
