@@ -180,7 +180,9 @@ func (p *program) durations(ctx context.Context, s *view.Snapshot, from replicaS
 		return plan.Durations{}
 	}
 	defer connection.close()
+	missing := len(s.Missing)
 	answers := connection.scrape(ctx, s, living(*s))
+	s.Missing = append(s.Missing[:missing:missing], unread(s.Missing[missing:])...)
 	if len(answers) == 0 {
 		return plan.Durations{}
 	}
@@ -189,6 +191,24 @@ func (p *program) durations(ctx context.Context, s *view.Snapshot, from replicaS
 		all = append(all, answer)
 	}
 	return plan.ReadDurations(all, "")
+}
+
+// unread returns the metrics that could not be read as one: the reason is mostly that of all, such
+// as replicas of a lab, which are no pods.
+func unread(all []view.Missing) []view.Missing {
+	if len(all) == 0 {
+		return nil
+	}
+	var names []string
+	for _, m := range all {
+		names = append(names, strings.TrimPrefix(m.What, "Metrics of "))
+	}
+	one := all[0]
+	one.What = "Metrics of " + strings.Join(names, ", ")
+	if one.Right == "" {
+		one.Why += "; where replicas are no pods, a file of --endpoints has to name the address of each"
+	}
+	return []view.Missing{one}
 }
 
 // invalid returns the error of an object that is not valid.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/golden"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 )
 
 const (
@@ -82,5 +83,25 @@ func TestPlansOfConfigs(t *testing.T) {
 	golden.Compare(t, "testdata/planconfigs.txt", b.String())
 	if n := s.Writes(); n > 0 {
 		t.Errorf("%d writes: %q", n, s.Log())
+	}
+}
+
+// TestUnreadMetricsAreOneLine: it names all replicas, and --endpoints where no right is missing.
+func TestUnreadMetricsAreOneLine(t *testing.T) {
+	of := func(right string) []view.Missing {
+		return unread([]view.Missing{
+			{What: "Metrics of fleet-0", Why: `pods "fleet-0" not found`, Right: right},
+			{What: "Metrics of fleet-1", Why: `pods "fleet-1" not found`, Right: right},
+		})
+	}
+	if all := of(""); len(all) != 1 || all[0].What != "Metrics of fleet-0, fleet-1" ||
+		!strings.HasPrefix(all[0].Why, `pods "fleet-0" not found; `) || !strings.Contains(all[0].Why, "--endpoints") {
+		t.Errorf("got %+v", all)
+	}
+	if all := of("get /metrics"); len(all) != 1 || all[0].Right != "get /metrics" || strings.Contains(all[0].Why, "--endpoints") {
+		t.Errorf("with a right that is missing: got %+v", all)
+	}
+	if all := unread(nil); len(all) != 0 {
+		t.Errorf("of none: got %+v", all)
 	}
 }
