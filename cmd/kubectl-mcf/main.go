@@ -19,6 +19,10 @@ import (
 const (
 	exitFailed = 1
 	exitUsage  = 2
+	// exitChange and exitNoEnd are results of plan --exit-code. They are no codes of errors, so that an
+	// error is never taken for a change.
+	exitChange = 3
+	exitNoEnd  = 4
 )
 
 func main() {
@@ -41,12 +45,20 @@ type runError struct{ err error }
 func (e *runError) Error() string { return e.err.Error() }
 func (e *runError) Unwrap() error { return e.err }
 
+// resultError is the exit code of a result that was printed already, and no failure.
+type resultError struct{ code int }
+
+func (e *resultError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
 // execute runs the command, prints its error, and returns the exit code.
 func execute(ctx context.Context, cmd *cobra.Command, args []string) int {
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	if result, is := errors.AsType[*resultError](err); is {
+		return result.code
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "error: %v\n", err)
 	if _, ran := errors.AsType[*runError](err); !ran {

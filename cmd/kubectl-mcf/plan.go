@@ -68,6 +68,7 @@ func (t *planTimes) over(d plan.Durations) plan.Durations {
 
 func newPlanCommand(p *program) *cobra.Command {
 	var file string
+	var exitCode bool
 	var from replicaSource
 	var times planTimes
 	cmd := &cobra.Command{
@@ -80,7 +81,10 @@ zones, which PodDisruptionBudgets block drains, what holds it, and how long it t
 kubectl apply would get it.
 
 The plan is a simulation of the fleet's own decisions on the present objects. Times are those that replicas have measured since their
-start, read as by kubectl mcf top, or those of flags; without both there is an order and no time.`,
+start, read as by kubectl mcf top, or those of flags; without both there is an order and no time.
+
+The exit code is 0 when there is a plan, 1 when there is none, and 2 after wrong usage. With --exit-code that of a plan is 0 if the file
+changes nothing, 3 if it has a change that ends, and 4 if it has one that does not end.`,
 			rightToRead,
 			"list machineclasses of "+v1alpha1.GroupName+" (role view)",
 			"get namespaces, "+rightToReadLeases+": holds of deletions",
@@ -100,14 +104,34 @@ start, read as by kubectl mcf top, or those of flags; without both there is an o
 			if err != nil {
 				return err
 			}
-			return p.planOf(cmd, m, from, &times)
+			v, err := p.planOf(cmd, m, from, &times)
+			if err == nil {
+				err = p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+			}
+			if err != nil || !exitCode {
+				return err
+			}
+			return resultOf(v)
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the changed object, as YAML or JSON; - is standard input")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 0 if nothing changes, 3 if there is a change that ends, and 4 if there is one "+
+		"that does not end; 1 and 2 are errors")
 	p.outputFlag(cmd)
 	from.declare(cmd)
 	times.declare(cmd)
 	return cmd
+}
+
+// resultOf returns the exit code of a plan as an error; nil for 0.
+func resultOf(v plan.Plan) error {
+	switch {
+	case !v.IsChange():
+		return nil
+	case !v.Ends:
+		return &resultError{exitNoEnd}
+	}
+	return &resultError{exitChange}
 }
 
 // manifest reads the file of a change.
@@ -135,18 +159,18 @@ func (p *program) manifest(file string) (manifest.Manifest, error) {
 	return m, nil
 }
 
-// planOf prints the plan of a change.
-func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSource, times *planTimes) error {
+// planOf returns the plan of a change.
+func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSource, times *planTimes) (plan.Plan, error) {
 	namespace, err := p.namespace()
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
 	if m.Namespace != "" && p.flags.Namespace != nil && *p.flags.Namespace != "" && m.Namespace != *p.flags.Namespace {
-		return usage("the file has the namespace %s, and --namespace is %s; leave one of them out", m.Namespace, *p.flags.Namespace)
+		return plan.Plan{}, usage("the file has the namespace %s, and --namespace is %s; leave one of them out", m.Namespace, *p.flags.Namespace)
 	}
 	r, err := p.reader()
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
 	scope := observe.Scope{
 		Namespace: cmp.Or(m.Namespace, namespace), Machines: true, Classes: true, Namespaces: true, Leases: true, Nodes: true, Pods: true,
@@ -156,15 +180,15 @@ func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSo
 	}
 	s, err := r.Read(cmd.Context(), p.now(), scope)
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
 	in := plan.Input{Snapshot: s, Settings: plan.DefaultSettings()}
 	in.Durations = times.over(p.durations(cmd.Context(), &in.Snapshot, from, times))
 	switch m.Kind {
 	case manifest.MachineDeployment:
-		return p.planDeployment(in, m, cmp.Or(m.Namespace, namespace))
+		return planDeployment(in, m, cmp.Or(m.Namespace, namespace))
 	case manifest.MachineClass:
-		return p.planClass(in, m, cmp.Or(m.Namespace, namespace))
+		return planClass(in, m, cmp.Or(m.Namespace, namespace))
 	}
 	return p.planConfig(cmd.Context(), in, m) // manifest has refused all others
 }
@@ -224,35 +248,31 @@ func invalid(m manifest.Manifest, errs field.ErrorList) error {
 		errors.Join(all...))
 }
 
-// planDeployment prints the plan of a change of a MachineDeployment.
-func (p *program) planDeployment(in plan.Input, m manifest.Manifest, namespace string) error {
+// planDeployment returns the plan of a change of a MachineDeployment.
+func planDeployment(in plan.Input, m manifest.Manifest, namespace string) (plan.Plan, error) {
 	var before *v1alpha1.MachineDeployment
 	if i := slices.IndexFunc(in.Snapshot.Deployments, func(d *v1alpha1.MachineDeployment) bool { return d.Name == m.Name }); i >= 0 {
 		before = in.Snapshot.Deployments[i]
 	}
 	after, err := manifest.Apply(m, before)
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
 	after.Namespace = namespace
 	if before != nil && before.DeletionTimestamp != nil {
-		return fmt.Errorf("machinedeployment %s is being deleted: a change has no effect any more; wait until it is gone", m.Name)
+		return plan.Plan{}, fmt.Errorf("machinedeployment %s is being deleted: a change has no effect any more; wait until it is gone", m.Name)
 	}
 	if err := invalid(m, validation.ValidateMachineDeployment(after)); err != nil {
-		return err
+		return plan.Plan{}, err
 	}
-	v, err := plan.OfDeployment(in, plan.Change{Before: before, After: after})
-	if err != nil {
-		return err
-	}
-	return p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+	return plan.OfDeployment(in, plan.Change{Before: before, After: after})
 }
 
-// planClass prints the plan of a change of a MachineClass.
-func (p *program) planClass(in plan.Input, m manifest.Manifest, namespace string) error {
+// planClass returns the plan of a change of a MachineClass.
+func planClass(in plan.Input, m manifest.Manifest, namespace string) (plan.Plan, error) {
 	for _, missing := range in.Snapshot.Missing {
 		if missing.What == view.MissingClasses {
-			return fmt.Errorf("MachineClasses cannot be read: %s; it needs the right to %s", missing.Why, missing.Right)
+			return plan.Plan{}, fmt.Errorf("MachineClasses cannot be read: %s; it needs the right to %s", missing.Why, missing.Right)
 		}
 	}
 	var before *v1alpha1.MachineClass
@@ -261,12 +281,11 @@ func (p *program) planClass(in plan.Input, m manifest.Manifest, namespace string
 	}
 	after, err := manifest.Apply(m, before)
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
 	after.Namespace = namespace
 	if err := invalid(m, validation.ValidateMachineClass(after)); err != nil {
-		return err
+		return plan.Plan{}, err
 	}
-	v := plan.OfClass(in, plan.ClassChange{Before: before, After: after})
-	return p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+	return plan.OfClass(in, plan.ClassChange{Before: before, After: after}), nil
 }

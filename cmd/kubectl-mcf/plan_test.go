@@ -105,3 +105,31 @@ func TestUnreadMetricsAreOneLine(t *testing.T) {
 		t.Errorf("of none: got %+v", all)
 	}
 }
+
+// TestExitCodesOfPlans: without --exit-code a plan is a success; with it the code is the result, and
+// errors keep theirs.
+func TestExitCodesOfPlans(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	s := clusterOf(t, "plan.yaml")
+	for name, tc := range map[string]struct {
+		content, flags string
+		want           int
+	}{
+		"nothing changes":          {strings.Replace(withClass, "large", "small", 1), "--exit-code", 0},
+		"a change that ends":       {withClass, "--exit-code", exitChange},
+		"one that does not":        {strings.Replace(withClass, "large", "huge", 1), "--exit-code", exitNoEnd},
+		"no file that has a plan":  {"{}", "--exit-code", exitFailed},
+		"wrong usage":              {withClass, "--exit-code --output=none", exitUsage},
+		"a change without it":      {withClass, "", 0},
+		"no end of one without it": {strings.Replace(withClass, "large", "huge", 1), "", 0},
+	} {
+		if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := append([]string{"plan", "-f", path}, strings.Fields(timesOfPlan+" "+tc.flags)...)
+		got := call(t, s, args...)
+		if got.code != tc.want || strings.Contains(got.err, "exit code") {
+			t.Errorf("%s: exit code %d, want %d: %s", name, got.code, tc.want, got.err)
+		}
+	}
+}

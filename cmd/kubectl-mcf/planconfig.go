@@ -17,25 +17,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan/configs"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan/manifest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/text"
 )
 
-// planConfig prints the plan of a change of a MachineConfig or a KubeletConfig.
-func (p *program) planConfig(ctx context.Context, in plan.Input, m manifest.Manifest) error {
+// planConfig returns the plan of a change of a MachineConfig or a KubeletConfig.
+func (p *program) planConfig(ctx context.Context, in plan.Input, m manifest.Manifest) (plan.Plan, error) {
 	_, target, err := p.connect(p)
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
 	if target == nil {
-		return fmt.Errorf("a %s is in the target cluster, and --no-target is set; leave it out", m.Kind)
+		return plan.Plan{}, fmt.Errorf("a %s is in the target cluster, and --no-target is set; leave it out", m.Kind)
 	}
 	client, err := fleetclient.NewForConfig(target)
 	if err != nil {
-		return fmt.Errorf("client of the target cluster: %w", err)
+		return plan.Plan{}, fmt.Errorf("client of the target cluster: %w", err)
 	}
 	objects, err := configObjects(ctx, client, in.Snapshot)
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
 	var c configs.Change
 	if m.Kind == manifest.MachineConfig {
@@ -44,13 +43,9 @@ func (p *program) planConfig(ctx context.Context, in plan.Input, m manifest.Mani
 		c.KubeletBefore, c.KubeletAfter, err = changed(m, objects.KubeletConfigs, func(o *fleetv1alpha1.KubeletConfig) string { return o.Name })
 	}
 	if err != nil {
-		return err
+		return plan.Plan{}, err
 	}
-	v, err := configs.Of(in, objects, c)
-	if err != nil {
-		return err
-	}
-	return p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+	return configs.Of(in, objects, c)
 }
 
 // changed returns the object of a manifest before and after the change.
