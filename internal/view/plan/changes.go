@@ -292,5 +292,19 @@ func inForce(s view.Snapshot, c Change) (all []view.Trouble) {
 			})
 		}
 	}
-	return slices.DeleteFunc(all, func(t view.Trouble) bool { return t.Reason == "NotObserved" })
+	repairs := repairsClass(s, c)
+	return slices.DeleteFunc(all, func(t view.Trouble) bool {
+		return t.Reason == "NotObserved" || t.Reason == v1alpha1.ReasonInvalidClass && repairs
+	})
+}
+
+// repairsClass reports whether the template has another class after the change, as far as it is
+// known one that exists. That the class before is not valid is over with the change.
+func repairsClass(s view.Snapshot, c Change) bool {
+	if c.Before == nil || c.Before.Spec.Template.Spec.Class == c.After.Spec.Template.Spec.Class {
+		return false
+	}
+	return s.Misses(view.MissingClasses) || slices.ContainsFunc(s.Classes, func(class *v1alpha1.MachineClass) bool {
+		return class.Namespace == c.After.Namespace && class.Name == c.After.Spec.Template.Spec.Class.Name
+	})
 }

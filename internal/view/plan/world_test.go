@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -202,5 +203,24 @@ func TestMachinesWithoutAClassAreNoVMs(t *testing.T) {
 	})
 	if p.VMs != (VMs{}) || p.Machines.Kept != 3 || p.Machines.Most != 0 || len(p.Zones) != 0 {
 		t.Errorf("got %+v, %+v, zones %+v", p.Machines, p.VMs, p.Zones)
+	}
+}
+
+// TestAChangeOfTheClassEndsThatItIsInvalid: it is not in force any more, unless the other class does
+// not exist either, or the class stays.
+func TestAChangeOfTheClassEndsThatItIsInvalid(t *testing.T) {
+	in, d := standing(t, 1, nil)
+	d = d.DeepCopy()
+	d.Spec.Template.Spec.Class.Name = "nope"
+	d.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{
+		Type: v1alpha1.MachineDeploymentValid, Status: "False", Reason: v1alpha1.ReasonInvalidClass, Message: "nope does not exist",
+	}}
+	in.Snapshot.Deployments = []*v1alpha1.MachineDeployment{d}
+	for class, want := range map[string]bool{"small": false, "neither": true, "nope": true} {
+		p := changed(t, in, d, func(d *v1alpha1.MachineDeployment) { d.Spec.Replicas, d.Spec.Template.Spec.Class.Name = 2, class })
+		is := slices.ContainsFunc(p.InForce, func(t view.Trouble) bool { return t.Reason == v1alpha1.ReasonInvalidClass })
+		if is != want {
+			t.Errorf("class %s: in force %+v", class, p.InForce)
+		}
 	}
 }
