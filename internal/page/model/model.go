@@ -39,6 +39,8 @@ type Input struct {
 	// observed to end. Both have the latest last.
 	Receipts []receipt.Receipt
 	Gone     []Gone
+	// Since is from when on the objects have been watched, and ends of machines observed.
+	Since time.Time
 	// Loaded reports whether all objects have been read; Unread has what could not be, with the
 	// reason.
 	Loaded bool
@@ -70,10 +72,15 @@ type State struct {
 
 // About says what serves the page, and what it could not read.
 type About struct {
-	Replica string   `json:"replica"`
-	Version string   `json:"version"`
-	Loading bool     `json:"loading"`
-	Unread  []string `json:"unread,omitempty"`
+	Replica string `json:"replica"`
+	Version string `json:"version"`
+	Loading bool   `json:"loading"`
+	// Since is from when on the replica has observed machines to end, and Receipts is how many of its
+	// own receipts the state is computed from.
+	Since    int64 `json:"since,omitempty"`
+	Receipts int   `json:"receipts"`
+
+	Unread []string `json:"unread,omitempty"`
 }
 
 // List is a list with a bound.
@@ -127,7 +134,10 @@ func Of(in Input) State {
 	tiles, counts := tilesOf(in.Snapshot, zonesOf(in.Snapshot))
 	counts.Deployments, counts.Sets, counts.RollingOut = status.Deployments, status.Sets, status.RollingOut
 	s := State{
-		About:   About{Replica: in.Replica, Version: in.Version, Loading: !in.Loaded, Unread: in.Unread},
+		About: About{
+			Replica: in.Replica, Version: in.Version, Loading: !in.Loaded, Since: seconds(in.Since), Receipts: len(in.Receipts),
+			Unread: in.Unread,
+		},
 		Fleet:   fleetOf(fleet, in.Machines),
 		Targets: listOf(view.TargetsOf(in.Snapshot, in.Targets).Targets, targetOf),
 		Pools:   poolsOf(in.Snapshot),

@@ -98,7 +98,7 @@ func (w *World) Step(step, machines int, now time.Time) {
 
 // NewWorld returns a fleet with so many machines.
 func NewWorld(machines int, now time.Time) *World {
-	in := model.Input{Replica: "fleet-1", Version: "v0.1.0", Loaded: true}
+	in := model.Input{Replica: "fleet-1", Version: "v0.1.0", Loaded: true, Since: now.Add(-10 * time.Minute)}
 	in.Snapshot = view.Snapshot{Now: now, FleetName: fleetName, Timeouts: view.DefaultTimeouts()}
 	w := builder{in: &in, now: now}
 	w.leases()

@@ -136,6 +136,19 @@ function rollouts(l) {
   });
 }
 
+// deletions says what the list has, since another replica knows other ones.
+function deletions(s) {
+  const a = s.about, receipts = a.receipts === 1 ? "1 receipt" : `${number(a.receipts)} receipts`;
+  list("deletions", s.deletions, "None of these.", ["Object", "Why", "State", "At", "By"], (d) => [
+    element("span", {}, `${d.kind} `, code(named(d))), [d.rule || "not recorded", d.evidence].filter(Boolean).join(": "),
+    { started: "accepted", unknown: "sent, no answer", deleting: "is being deleted", gone: "gone" }[d.result] || d.result,
+    since(d.at), code(d.by)]);
+  document.querySelector("#deletions .body").prepend(element("p", { class: "none" },
+    "Machines of all slots that are being deleted now; those that have ended since a page was opened at this replica, ", since(a.since),
+    " ago; and the last deletions that ", code(a.replica), ` has requested itself: ${receipts}. `,
+    "What other replicas deleted before that is not here: Events and the deletion log have it."));
+}
+
 const shown = {
   about: (s) => about(s.about),
   fleet: (s) => fleet(s.fleet),
@@ -154,15 +167,13 @@ const shown = {
       t.level ? level(t.level) : t.state === "answers" ? level("OK") : t.state || "not used by this replica", t.why || t.server || ""]),
   orphans: (s) => list("orphans", s.orphans, "No resource is suspected.", ["MachineClass", "Suspects", "Approved", "Oldest"],
     (o) => [code(`${o.namespace}/${o.class}`), String(o.suspects), String(o.approved || 0), `${o.minutes} min`]),
-  deletions: (s) => list("deletions", s.deletions, "None is known to this replica.", ["Object", "Why", "State", "At", "By"],
-    (d) => [element("span", {}, `${d.kind} `, code(named(d))), [d.rule || "not recorded", d.evidence].filter(Boolean).join(": "),
-      { started: "accepted", unknown: "sent, no answer", deleting: "is being deleted", gone: "gone" }[d.result] || d.result,
-      since(d.at), code(d.by)]),
+  deletions: (s) => deletions(s),
 };
 
 // show shows the sections that have changed.
 export function show(sections, changed) {
   for (const name of changed) if (shown[name]) shown[name](sections);
+  if (changed.includes("about") && !changed.includes("deletions") && sections.deletions && !sections.about.loading) deletions(sections);
   if (changed.some((name) => ["counts", "fleet", "drains"].includes(name)) && sections.counts) counts(sections);
 }
 

@@ -78,6 +78,7 @@ type run struct {
 	machines    *objectcache.Store[*v1alpha1.Machine]
 	classes     *objectcache.Store[*v1alpha1.MachineClass]
 	leases      *objectcache.Store[*coordinationv1.Lease]
+	since       time.Time // when Run began
 
 	mu     sync.Mutex
 	listed map[string]bool
@@ -102,6 +103,7 @@ func (w *Watch) Run(ctx context.Context) {
 		deployments: objectcache.NewStore[*v1alpha1.MachineDeployment](), sets: objectcache.NewStore[*v1alpha1.MachineSet](),
 		machines: objectcache.NewStore[*v1alpha1.Machine](), classes: objectcache.NewStore[*v1alpha1.MachineClass](),
 		leases: objectcache.NewStore[*coordinationv1.Lease](), listed: map[string]bool{}, failed: map[string]error{},
+		since: w.cfg.Wall.Now(),
 	}
 	r.machines.OnChange(func(before, after *v1alpha1.Machine) {
 		if before != nil && after == nil && before.DeletionTimestamp != nil {
@@ -230,7 +232,7 @@ func (w *Watch) Read() model.Input {
 func (r *run) readings(in *model.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	in.Gone = slices.Clone(r.gone)
+	in.Gone, in.Since = slices.Clone(r.gone), r.since
 	in.Loaded = true
 	for _, kind := range kinds() {
 		err := r.failed[kind]

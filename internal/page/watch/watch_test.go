@@ -115,7 +115,10 @@ func TestTheStateIsThatOfTheObjects(t *testing.T) {
 				strings.Contains(text, "provider spec") {
 				t.Error("more is stored than what the page needs")
 			}
-			in.Now, in.Namespaces, in.Targets, in.Receipts = got.Now, got.Namespaces, nil, nil
+			if age := got.Now.Sub(got.Since); age != time.Second {
+				t.Errorf("watched for %s, want 1s", age)
+			}
+			in.Now, in.Since, in.Namespaces, in.Targets, in.Receipts = got.Now, got.Since, got.Namespaces, nil, nil
 			is, _ := model.Of(got).Encode()
 			want, _ := model.Of(in).Encode()
 			for name, section := range want.Sections {
