@@ -248,6 +248,30 @@ func TestAnExhaustedBudgetExtendsNoAnswer(t *testing.T) {
 	}
 }
 
+// All reviews in flight hang. An older answer is valid for longer only if the API server answers no
+// other one meanwhile.
+func TestReviewsInFlightExtendAnAnswerOnlyDuringAnAbsence(t *testing.T) {
+	for answers, want := range map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newReviews(t)
+			r.get("/metrics", "Bearer reader")
+			r.clock.SetTime(r.clock.Now().Add(reviewFresh))
+			for range reviewsAtOnce {
+				r.known.concurrent <- struct{}{}
+			}
+			got := make(chan int)
+			go func() { got <- r.get("/metrics", "Bearer reader") }()
+			synctest.Wait()
+			if answers {
+				r.get("/metrics", "Bearer another")
+			}
+			if status := <-got; status != want {
+				t.Errorf("the API server answers others: %t, status %d, want %d", answers, status, want)
+			}
+		})
+	}
+}
+
 // The API server accepts requests and never answers. Each request to the fleet has an answer in
 // time, regardless of their number, and few reviews are in flight.
 func TestReviewsThatHangEnd(t *testing.T) {
