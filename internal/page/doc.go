@@ -24,7 +24,7 @@
 //   - A slow viewer delays no other: it gets the latest state when it can take it, and misses those
 //     in between. Viewers, sessions, logins and all that is sent are bounded. One token has a part of
 //     the streams and sessions only, and one address of the logins.
-//   - Other sites in the browser of a viewer log nobody in or out, and open no streams.
+//   - Other sites in the browser of a viewer start and end no sessions, and open no streams.
 //   - Names and texts of objects are sent as JSON and shown as text; a Content-Security-Policy
 //     permits no scripts but the page's own file.
 //

@@ -12,5 +12,6 @@
 //     one is served.
 //
 // Not guaranteed: that a reader who loses its access is refused at once. An answer of the API
-// server is valid for a minute, and for ten while it does not answer.
+// server is valid for a minute, and for ten while it does not answer; not for longer because too
+// many reviews were requested.
 package serving

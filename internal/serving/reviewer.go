@@ -47,8 +47,8 @@ type Reviewer struct {
 	client kubernetes.Interface
 	clock  clock.PassiveClock
 
-	// Reviews of tokens that were allowed the last time, those of logins, and all others have budgets
-	// of their own, so that a flood of unknown tokens delays neither readers nor logins.
+	// Reviews of tokens that were allowed the last time, those of logins, and all others have separate
+	// budgets, so that a flood of unknown tokens delays neither readers nor logins.
 	known, logins, others budget
 	// answers is how many reviews the API server has answered.
 	answers atomic.Uint64
@@ -71,7 +71,7 @@ func newBudget(c clock.PassiveClock) budget {
 	}
 }
 
-// errBudget is the error of a review that was not requested because of the Reviewer's own bounds. It
+// errBudget is the error of a review that was not requested because of the Reviewer's bounds. It
 // says nothing about the API server: no older answer is valid for longer because of it.
 var errBudget = errors.New("too many reviews have been requested")
 

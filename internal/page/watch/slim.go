@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// mostText is how many bytes of a message are stored, and mostName those of a name: what API servers
-	// accept as the name of an object. They do not check those of owners, phases and codes.
+	// mostText is how many bytes of a message are stored, and mostName those of a name: what API
+	// servers accept as the name of an object. They do not check those of owners, phases and codes.
 	mostText, mostName = 1024, 253
 )
 
