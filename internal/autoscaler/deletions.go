@@ -209,7 +209,7 @@ func targetsIn(n *groups.Namespace, who identity, id string, deployment types.UI
 	return n.Targets(id, nodes)
 }
 
-// machineReads are what the API server has of Machines, by name.
+// machineReads contains the results of reads of Machines, by name.
 type machineReads map[string]*machineRead
 
 type machineRead struct {

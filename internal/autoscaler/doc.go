@@ -20,7 +20,7 @@
 //
 //   - A client reads and changes nothing outside its namespace.
 //   - Calls, their requests, snapshots and reviews are bounded, for each namespace and for all. A
-//     request is read when its client is known and may scale, and decoded within bounds of its own.
+//     request is read when its client is known and may scale, and its size and fields are bounded.
 //   - A call ends maxCall after its headers, whether its request has arrived or not.
 //   - A call has an effect or an error. After an error it may have had its effect.
 //

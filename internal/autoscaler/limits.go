@@ -27,8 +27,8 @@ const (
 	rememberedClients = 1000
 )
 
-// limits bounds the calls in flight, and how many begin in a second. A client is all ServiceAccounts
-// of a namespace: whoever may create one may create many. It is safe for concurrent use.
+// limits bounds the calls in flight, and how many begin in a second. A client is a namespace with
+// all of its ServiceAccounts, which may be many. It is safe for concurrent use.
 type limits struct {
 	clock clock.PassiveClock
 

@@ -104,6 +104,15 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	})
+	t.Run("of clients that may do nothing", func(t *testing.T) {
+		l := newLimits(clock)
+		for i := range allCallsAtOnce {
+			if _, err := l.admit(identity{fmt.Sprint("hostile-", i/callsAtOnce), fmt.Sprint(i)}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begin(t, l, two, false, "")
+	})
 	t.Run("of all clients", func(t *testing.T) {
 		l := newLimits(clock)
 		for i := range (allCallsAtOnce - sharedCalls) / callsAtOnce {

@@ -152,7 +152,7 @@ func (s *Server) methods(log klog.Logger) *grpc.ServiceDesc {
 	desc.Methods = slices.Clone(desc.Methods)
 	for i, method := range desc.Methods {
 		desc.Methods[i].Handler = func(
-			service any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor, //nolint:revive // gRPC's signature
+			service any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
 		) (any, error) {
 			return s.call(klog.NewContext(ctx, log), method.MethodName, func(ctx context.Context) (any, error) {
 				return method.Handler(service, ctx, decode, nil)
