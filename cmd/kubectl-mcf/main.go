@@ -19,8 +19,8 @@ import (
 const (
 	exitFailed = 1
 	exitUsage  = 2
-	// exitChange and exitNoEnd are results of plan --exit-code. They are no codes of errors, so that an
-	// error is never taken for a change.
+	// exitChange and exitNoEnd are results of plan --exit-code. They are no codes of errors, so
+	// that an error is never taken for a change.
 	exitChange = 3
 	exitNoEnd  = 4
 )

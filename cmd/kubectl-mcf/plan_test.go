@@ -106,8 +106,8 @@ func TestUnreadMetricsAreOneLine(t *testing.T) {
 	}
 }
 
-// TestExitCodesOfPlans: without --exit-code a plan is a success; with it the code is the result, and
-// errors keep theirs.
+// TestExitCodesOfPlans: without --exit-code a plan is a success; with it the code is the result,
+// and errors keep theirs.
 func TestExitCodesOfPlans(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.yaml")
 	s := clusterOf(t, "plan.yaml")

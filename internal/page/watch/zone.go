@@ -11,8 +11,8 @@ import (
 func zonesOfSpecs() []string { return []string{"zone", "availabilityZone", "zoneID"} }
 
 // classWithZone keeps of a class what slimClass does. Without a zone in its template, which only
-// classes for the autoscaler need, it has the one that the provider spec names: the page reads no
-// Nodes, whose labels tell it otherwise.
+// classes for the autoscaler need, it has the one that the provider spec names: the page does not
+// read Nodes, whose labels have it.
 func classWithZone(m *v1alpha1.MachineClass) *v1alpha1.MachineClass {
 	c := slimClass(m)
 	if c.NodeTemplate != nil && c.NodeTemplate.Zone != "" {

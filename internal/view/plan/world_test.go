@@ -206,8 +206,8 @@ func TestMachinesWithoutAClassAreNoVMs(t *testing.T) {
 	}
 }
 
-// TestAChangeOfTheClassEndsThatItIsInvalid: it is not in force any more, unless the other class does
-// not exist either, or the class stays.
+// TestAChangeOfTheClassEndsThatItIsInvalid: it is not in force any more, unless the other class
+// does not exist either, or the class stays.
 func TestAChangeOfTheClassEndsThatItIsInvalid(t *testing.T) {
 	in, d := standing(t, 1, nil)
 	d = d.DeepCopy()

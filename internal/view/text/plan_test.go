@@ -65,7 +65,8 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// TestWhyTimesAreMissing: the reason is the one that holds, and a plan that does not end has no time.
+// TestWhyTimesAreMissing: the reason is the one that holds, and a plan that does not end has no
+// time.
 func TestWhyTimesAreMissing(t *testing.T) {
 	unread := view.Missing{What: "Metrics of fleet-0", Why: "it does not answer"}
 	minute := plan.Time{Known: true, Median: metav1.Duration{Duration: time.Minute}, P90: metav1.Duration{Duration: time.Minute}}
