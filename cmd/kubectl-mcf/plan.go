@@ -115,8 +115,8 @@ changes nothing, 3 if it has a change that ends, and 4 if it has one that does n
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the changed object, as YAML or JSON; - is standard input")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 0 if nothing changes, 3 if there is a change that ends, and 4 if there is one "+
-		"that does not end; 1 and 2 are errors")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 0 if nothing changes, 3 if there is a change that ends, and 4 if "+
+		"there is one that does not end; 1 and 2 are errors")
 	p.outputFlag(cmd)
 	from.declare(cmd)
 	times.declare(cmd)
