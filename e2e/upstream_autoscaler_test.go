@@ -165,10 +165,6 @@ func TestUpstreamAutoscalersOfALandscape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin, err := harness.Bin()
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := make([]*space, len(members))
 	for i, m := range members {
 		of, kubeconfig, err := lab.Of(m)
@@ -179,7 +175,7 @@ func TestUpstreamAutoscalersOfALandscape(t *testing.T) {
 		s := all[i]
 		s.workload()
 		s.pool("a", "sim-1a", 10)
-		start(s, filepath.Join(bin, "hyperkube"), "kube-scheduler", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0")
+		start(s, "hyperkube", "kube-scheduler", "--kubeconfig="+kubeconfig, "--leader-elect=false", "--secure-port=0")
 		up.autoscale(s, kubeconfig)
 	}
 	for i, s := range all {

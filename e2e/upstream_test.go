@@ -15,11 +15,12 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 // autoscalerVariable has the path of upstream's cluster-autoscaler, with the provider externalgrpc.
@@ -45,15 +46,11 @@ func newUpstream(t *testing.T) *upstream {
 		t.Skipf("%s names no cluster-autoscaler; see make autoscaler-e2e", autoscalerVariable)
 	}
 	t.Parallel()
-	_, port, err := net.SplitHostPort(freeAddress(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	service, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &upstream{program: program, files: newAutoscalerFiles(t), port: port, service: service}
+	u := &upstream{program: program, files: newAutoscalerFiles(t), port: harness.FreePort(t.Context(), t), service: service}
 	t.Cleanup(func() { _ = service.Close() })
 	go u.serve(t.Context())
 	return u
@@ -114,35 +111,16 @@ func (u *upstream) autoscale(s *space, kubeconfig string) {
 	start(s, u.program, "--cloud-provider=externalgrpc", "--cloud-config="+file, "--kubeconfig="+kubeconfig, "--leader-elect=false",
 		"--scan-interval=1s", "--scale-down-unneeded-time=5s", "--scale-down-delay-after-add=5s", "--max-node-provision-time=60s",
 		"--v=4",
-		"--status-config-map-name=status-"+s.name, "--address="+freeAddress(s.T))
+		"--status-config-map-name=status-"+s.name, "--address=127.0.0.1:"+harness.FreePort(s.Context(), s.T))
 }
 
-// start starts a program for the namespace, and stops it at the end of the test. Its output is in
-// the logs of the lab.
+// start starts a program for the namespace, whose log is in a folder of its name in that of the
+// lab's logs.
 func start(s *space, program string, args ...string) {
 	s.Helper()
-	log, err := os.Create(filepath.Join(s.lab.Dir, "logs", s.name+"-"+filepath.Base(program)+".log"))
-	s.must(err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(s.Context()))
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	s.must(cmd.Start())
-	s.Cleanup(func() {
-		stop()
-		_ = cmd.Wait() // it was killed
-		_ = log.Close()
-	})
-}
-
-// freeAddress returns an address of the loopback interface on which no process listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
+	folder := filepath.Join(s.lab.Dir, "logs", s.name)
+	s.must(os.MkdirAll(folder, 0o700))
+	harness.StartProgram(s.Context(), s.T, folder, program, args...)
 }
 
 // autoscalerFiles are certificates in a folder: those of an authority, of the fleet and of a

@@ -11,19 +11,22 @@ import (
 	"testing"
 )
 
-// StartProgram starts a program of bin until the end of the test, also beyond the end of ctx, in a
-// folder that also has its log.
+// StartProgram starts a program, of bin unless it is a path, until the end of the test, also beyond
+// the end of ctx, in a folder that also has its log.
 func StartProgram(ctx context.Context, t *testing.T, dir, program string, args ...string) {
 	t.Helper()
-	bin, err := Bin()
+	if !filepath.IsAbs(program) {
+		bin, err := Bin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		program = filepath.Join(bin, program)
+	}
+	log, err := os.Create(filepath.Join(dir, filepath.Base(program)+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(dir, program+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(bin, program), args...)
+	process := exec.CommandContext(context.WithoutCancel(ctx), program, args...)
 	process.Stdout, process.Stderr, process.Dir = log, log, dir
 	// It ends with the test's own process, also when that is killed.
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
