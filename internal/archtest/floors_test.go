@@ -16,7 +16,11 @@ import (
 // path that it is within; what is within none, as the end-to-end tests, is outside. Binaries are on
 // the highest floor, those of drivers too.
 var floors = [][]string{
-	{"cmd"}, {"internal/replica", "internal/view", "internal/page"}, {"controllers"}, {"shard", "membership"}, {"internal"},
+	{"cmd"},
+	{"internal/replica", "internal/view", "internal/page"},
+	{"controllers"},
+	{"shard", "membership"},
+	{"internal"},
 	{"driver", "apis", "client"},
 }
 

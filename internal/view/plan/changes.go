@@ -276,8 +276,17 @@ func inForce(s view.Snapshot, c Change) (all []view.Trouble) {
 			Message: "with the change no machine is replaced for its template until it is resumed",
 		})
 	}
+	all = append(all, holds(s, c.After.Namespace)...)
+	repairs := repairsClass(s, c)
+	return slices.DeleteFunc(all, func(t view.Trouble) bool {
+		return t.Reason == "NotObserved" || t.Reason == v1alpha1.ReasonInvalidClass && repairs
+	})
+}
+
+// holds returns what holds deletions in a namespace.
+func holds(s view.Snapshot, namespace string) (all []view.Trouble) {
 	for _, n := range s.Namespaces {
-		if hold := view.HoldOf(n); hold != "" && n.Name == c.After.Namespace {
+		if hold := view.HoldOf(n); hold != "" && n.Name == namespace {
 			all = append(all, view.Trouble{
 				Object: view.Object{Kind: view.KindNamespace, Name: n.Name}, Level: view.Warning, Reason: "DeletionsHeld",
 				Message: "deletions are held by an annotation of the Namespace: " + hold,
@@ -292,10 +301,7 @@ func inForce(s view.Snapshot, c Change) (all []view.Trouble) {
 			})
 		}
 	}
-	repairs := repairsClass(s, c)
-	return slices.DeleteFunc(all, func(t view.Trouble) bool {
-		return t.Reason == "NotObserved" || t.Reason == v1alpha1.ReasonInvalidClass && repairs
-	})
+	return all
 }
 
 // repairsClass reports whether the template has another class after the change, as far as it is
