@@ -39,7 +39,8 @@ func newDashboardCommand(p *program) *cobra.Command {
 		Short: "Open the page of the fleet in a browser",
 		Long: help(`
 Open the page of the fleet, which any replica serves, in a browser. The port of the replica's pod is forwarded to a port of this
-computer, with the credentials of the kubeconfig, until the command is interrupted. Only the browser with the printed URL is served, and only the page.`,
+computer, with the credentials of the kubeconfig, until the command is interrupted. Only the browser with the printed URL is served, and
+only the page.`,
 			rightToReadLeases, rightsForPage),
 		Example: "  kubectl mcf dashboard --token \"$(kubectl create token reader)\"",
 		Args:    cobra.NoArgs,
@@ -188,5 +189,5 @@ func openBrowser(ctx context.Context, address string) error {
 		command = []string{"rundll32", "url.dll,FileProtocolHandler"}
 	}
 	command = append(command, address)
-	return exec.CommandContext(ctx, command[0], command[1:]...).Run() //nolint:gosec // one of these, with the URL that was printed
+	return exec.CommandContext(ctx, command[0], command[1:]...).Run()
 }
