@@ -83,11 +83,31 @@ func powerWith(t *testing.T, errs io.Writer, args []string) (hull *exec.Cmd, out
 	if err := hull.Start(); err != nil {
 		t.Fatal(err)
 	}
-	output = bufio.NewReader(pipe)
-	if _, err := output.ReadString('\n'); err != nil { // The first line of the hull.
-		t.Fatal(err)
-	}
-	return hull, output
+	return hull, bufio.NewReader(ofMachine(t, pipe))
+}
+
+// ofMachine returns what a machine says, without the line of its hull: both write to the same pipe,
+// and either may be first. At the end of the test it waits until no process of the machine is left,
+// which the end of the test's context has killed: they write to its folders.
+func ofMachine(t *testing.T, pipe io.Reader) io.Reader {
+	t.Helper()
+	said, write := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		lines := bufio.NewScanner(pipe)
+		for lines.Scan() {
+			if text := lines.Text(); !strings.HasPrefix(text, "machine vm-0 boots, ") {
+				_, _ = fmt.Fprintln(write, text) // the test may have ended
+			}
+		}
+		_ = write.CloseWithError(lines.Err())
+	}()
+	t.Cleanup(func() {
+		_ = said.Close()
+		<-ended
+	})
+	return said
 }
 
 func expect(t *testing.T, output *bufio.Reader, want string) {
