@@ -8,9 +8,14 @@ let browser;
 before(async () => { browser = await open(); });
 after(() => browser.close());
 
+// hang is how long, in milliseconds, a browser may take for anything: it is for what hangs, also on
+// a busy computer.
+const hang = 600_000;
+
 // visit opens the page of a server, and returns it with what must not happen on it.
 async function visit(server, options = {}) {
   const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, ...options });
+  page.setDefaultTimeout(hang);
   const problems = [];
   page.on("console", (m) => { if (m.type() === "error") problems.push(m.text()); });
   page.on("pageerror", (e) => problems.push(String(e)));
@@ -108,6 +113,7 @@ const withLogin = ["--machines", "50", "--token", "let-me-in"];
 
 test("a login keeps nothing but a cookie that scripts cannot read", () => withServer(withLogin, async (server) => {
   const context = await browser.newContext();
+  context.setDefaultTimeout(hang);
   const page = await context.newPage();
   await page.goto(server.url);
   await page.getByLabel(/Token of a user/).fill("wrong");
