@@ -184,22 +184,30 @@ func TestNodesThatClaimMachinesOfAnotherNamespace(t *testing.T) {
 	})
 }
 
+// newTrialOfTarget returns a trial with a replica, and a machine in the target cluster of
+// namespace a that runs.
+func newTrialOfTarget(t *testing.T) *trial {
+	t.Helper()
+	o := replicaOptions(func(o *Options) { o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace) })
+	r := newTrial(t, o, 1, nil)
+	for _, server := range []*apiserver.Server{r.control, r.target} {
+		apiserver.Add(server, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
+	}
+	r.createClass("a")
+	r.putTarget("a", targettest.SecretOf("https://a.example", "t"))
+	r.putRoot("a", "d", 1)
+	r.start("fleet-0")
+	r.until("a machine runs", func() bool { return r.runningOf("d") == 1 })
+	return r
+}
+
 // The Secret of the target is missing while a Node is unhealthy. The health timeout of
 // its machine begins anew when the cluster is available again.
 func TestTimeWithoutASecretIsAnOutage(t *testing.T) {
 	t.Parallel()
-	o := replicaOptions(func(o *Options) { o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace) })
 	synctest.Test(t, func(t *testing.T) {
-		r := newTrial(t, o, 1, nil)
+		r := newTrialOfTarget(t)
 		defer r.end()
-		for _, server := range []*apiserver.Server{r.control, r.target} {
-			apiserver.Add(server, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
-		}
-		r.createClass("a")
-		r.putTarget("a", targettest.SecretOf("https://a.example", "t"))
-		r.putRoot("a", "d", 1)
-		r.start("fleet-0")
-		r.until("a machine runs", func() bool { return r.runningOf("d") == 1 })
 		machine := r.machinesOf("d")[0]
 		isKept := func() bool {
 			return slices.ContainsFunc(r.machinesOf("d"), func(m *v1alpha1.Machine) bool {
@@ -207,11 +215,11 @@ func TestTimeWithoutASecretIsAnOutage(t *testing.T) {
 			})
 		}
 		r.setReady("False", machine.Labels[v1alpha1.LabelNode])
-		r.run(o.Health.Timeout/2, nil)
-		r.control.Remove("secrets", "a", o.Targets.Select.Secret)
+		r.run(r.options.Health.Timeout/2, nil)
+		r.control.Remove("secrets", "a", r.options.Targets.Select.Secret)
 		r.run(30*time.Minute, nil)
 		r.putTarget("a", targettest.SecretOf("https://a.example", "t"))
-		if r.run(o.Health.Timeout, func() bool { return !isKept() }) {
+		if r.run(r.options.Health.Timeout, func() bool { return !isKept() }) {
 			t.Error("the machine was replaced for the time in which nothing was known of its Node")
 		}
 		r.until("the machine is replaced", func() bool { return !isKept() })
@@ -222,18 +230,9 @@ func TestTimeWithoutASecretIsAnOutage(t *testing.T) {
 // away, while machines are being created. With new credentials their VMs are created at once.
 func TestNewCredentialsAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	o := replicaOptions(func(o *Options) { o.Targets.ByNamespace, o.Fleet.ShardBy = true, string(assignment.ByNamespace) })
 	synctest.Test(t, func(t *testing.T) {
-		r := newTrial(t, o, 1, nil)
+		r := newTrialOfTarget(t)
 		defer r.end()
-		for _, server := range []*apiserver.Server{r.control, r.target} {
-			apiserver.Add(server, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
-		}
-		r.createClass("a")
-		r.putTarget("a", targettest.SecretOf("https://a.example", "t"))
-		r.putRoot("a", "d", 1)
-		r.start("fleet-0")
-		r.until("a machine runs", func() bool { return r.runningOf("d") == 1 })
 		r.target.Refuse("*", apierrors.NewUnauthorized("revoked"))
 		const all = 20
 		r.putRoot("a", "d", all)
