@@ -192,7 +192,7 @@ alerts-e2e: ## Have each alert of the chart fire by a fault, and none in a rollo
 .PHONY: autoscaler-e2e
 autoscaler-e2e: build ## Have upstream's cluster-autoscaler scale fleets for pending pods, some 10 min: AUTOSCALER (the program, with the provider externalgrpc)
 	@[ -x "$(AUTOSCALER)" ] || { echo "autoscaler-e2e: expected AUTOSCALER to be the path of a cluster-autoscaler with the provider externalgrpc, got '$(AUTOSCALER)'" >&2; exit 2; }
-	@AUTOSCALER="$(abspath $(AUTOSCALER))" AUTOSCALER_LONG=1 go test -tags e2e -count=1 -timeout 25m -v ./e2e -run TestUpstreamAutoscaler
+	@AUTOSCALER="$(abspath $(AUTOSCALER))" go test -tags e2e -count=1 -timeout 25m -v ./e2e -run TestUpstreamAutoscaler
 
 .PHONY: page-e2e
 page-e2e: ## Test the page of the fleet in a headless Chromium, some 2 min; needs npm and Chromium: CHROMIUM (/usr/bin/chromium)

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -72,9 +71,6 @@ func TestUpstreamAutoscaler(t *testing.T) {
 // scaled, and replaces machines meanwhile. The sizes are those that the pods need, and only the
 // Nodes without pods go.
 func TestUpstreamAutoscalerOfLargePools(t *testing.T) {
-	if os.Getenv(autoscalerLongVariable) == "" {
-		t.Skipf("it takes minutes, and runs with %s; see make autoscaler-e2e", autoscalerLongVariable)
-	}
 	const burst, after, less, rolled = 200, 50, 45, 60
 	up := newUpstream(t)
 	lab := startLab(t, "upstream-large", func(o *harness.Options) {
@@ -154,9 +150,6 @@ func TestUpstreamAutoscalerOfLargePools(t *testing.T) {
 // TestUpstreamAutoscalersOfALandscape runs one of upstream's cluster-autoscalers for each of three
 // namespaces with a target cluster each, all of one fleet. Each scales its own.
 func TestUpstreamAutoscalersOfALandscape(t *testing.T) {
-	if os.Getenv(autoscalerLongVariable) == "" {
-		t.Skipf("it takes minutes, and runs with %s; see make autoscaler-e2e", autoscalerLongVariable)
-	}
 	up := newUpstream(t)
 	lab := startLab(t, "upstream-landscape", func(o *harness.Options) {
 		o.FleetFlags, o.CloudsimFlags, o.Clusters, o.Replicas = up.fleetFlags(), quickCloud, 3, mostReplicas

@@ -2,15 +2,9 @@ package serving
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,32 +14,15 @@ import (
 
 	"k8s.io/klog/v2"
 	clocktesting "k8s.io/utils/clock/testing"
-)
 
-// clientPair is the certificate of a client, which is its own authority, and that as PEM.
-func clientPair(t *testing.T) (tls.Certificate, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "client"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
-}
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/certificates"
+)
 
 // greet connects with certificates, and returns the error of the handshake or of the first byte:
 // with TLS 1.3 a client learns only then that it is refused.
-func greet(ctx context.Context, address string, pool *x509.CertPool, certificates ...tls.Certificate) error {
+func greet(ctx context.Context, address string, pool *x509.CertPool, own ...tls.Certificate) error {
 	dialer := tls.Dialer{Config: &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: servedName, Certificates: certificates, NextProtos: []string{"h2"},
+		MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: servedName, Certificates: own, NextProtos: []string{"h2"},
 	}}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -82,10 +59,9 @@ func serveGreetings(t *testing.T, listener net.Listener, config *tls.Config) {
 
 func TestClientsNeedACertificateOfAnAuthority(t *testing.T) {
 	files, pool := newCertificateFiles(t)
-	one, authority := clientPair(t)
-	two, _ := clientPair(t)
+	one, two := certificates.New(t, nil), certificates.New(t, nil)
 	authorities := filepath.Join(t.TempDir(), "ca.crt")
-	writeFile(t, authorities, authority)
+	writeFile(t, authorities, one.PEM())
 	listener, config, err := ListenMutual(t.Context(), MutualOptions{
 		Address: "127.0.0.1", CertFile: files.cert, KeyFile: files.key, ClientCAFile: authorities,
 	})
@@ -94,10 +70,10 @@ func TestClientsNeedACertificateOfAnAuthority(t *testing.T) {
 	}
 	serveGreetings(t, listener, config)
 	address := listener.Addr().String()
-	if err := greet(t.Context(), address, pool, one); err != nil {
+	if err := greet(t.Context(), address, pool, *one.Certificate()); err != nil {
 		t.Error(err)
 	}
-	if err := greet(t.Context(), address, pool, two); err == nil {
+	if err := greet(t.Context(), address, pool, *two.Certificate()); err == nil {
 		t.Error("a client of another authority is served")
 	}
 	if err := greet(t.Context(), address, pool); err == nil {
@@ -106,8 +82,7 @@ func TestClientsNeedACertificateOfAnAuthority(t *testing.T) {
 }
 
 func TestChangedAuthoritiesOfClientsAreUsed(t *testing.T) {
-	_, first := clientPair(t)
-	_, second := clientPair(t)
+	first, second := certificates.New(t, nil).PEM(), certificates.New(t, nil).PEM()
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	writeFile(t, file, first)
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))

@@ -7,7 +7,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -71,6 +74,27 @@ func (s *Signer) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(s.is)
 	return pool
+}
+
+// PEM returns the certificate without its key.
+func (s *Signer) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.raw})
+}
+
+// Write writes the certificate and its key to name.crt and name.key in a folder, as PEM.
+func (s *Signer) Write(tb testing.TB, folder, name string) {
+	tb.Helper()
+	key, err := x509.MarshalECPrivateKey(s.key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for extension, content := range map[string][]byte{
+		".crt": s.PEM(), ".key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: key}),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name+extension), content, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // ForServer returns the settings of a server that requires certificates which s has signed.
