@@ -185,14 +185,13 @@ func (f *finder) view(ctx context.Context, i int) (*groups.Namespace, error) {
 // show all of them, in what is read now: one that is missing may be gone, or too new to be known.
 func (f *finder) targets(ctx context.Context, deployment types.UID, nodes []groups.Node) (targets []groups.Target, err error) {
 	for i := range viewAges {
-		namespace, err := f.view(ctx, i)
-		if err != nil {
+		var namespace *groups.Namespace
+		if namespace, err = f.view(ctx, i); err != nil {
 			return nil, err
 		}
-		last := i == len(viewAges)-1
-		targets, err := targetsIn(namespace, f.who, f.id, deployment, nodes)
-		if last || err == nil && !slices.ContainsFunc(targets, func(t groups.Target) bool { return t.Gone }) {
-			return targets, err
+		targets, err = targetsIn(namespace, f.who, f.id, deployment, nodes)
+		if err == nil && !slices.ContainsFunc(targets, func(t groups.Target) bool { return t.Gone }) {
+			break
 		}
 	}
 	return targets, err

@@ -61,6 +61,31 @@ func (f *fleet) batch(t *testing.T, w *writer, fault func(apiserver.Request) err
 
 func noFault(apiserver.Request) error { return nil }
 
+// TestADeletionWhoseClientHasLeftHasNoEffect: it waited for its turn.
+func TestADeletionWhoseClientHasLeftHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, pool("pool", 3)...)
+		w, who := f.server().service.writer, identity{"n", "autoscaler"}
+		unlock, err := w.deletions.turns.Lock(t.Context(), groupKey{who, "pool"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { err = w.deleteNodes(ctx, who, "pool", nodesNamed("pool-1")) }()
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the client that has left got %v", err)
+		}
+		unlock()
+		if err := w.deleteNodes(t.Context(), who, "pool", nodesNamed("pool-0")); err != nil {
+			t.Error(err)
+		}
+		f.wantPool(2, "pool-0")
+	})
+}
+
 // TestABatchReadsOnce: calls that name the same Machines, or Nodes that are not known.
 func TestABatchReadsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

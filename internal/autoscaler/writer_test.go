@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/externalgrpc"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler/groups"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
@@ -124,61 +122,6 @@ func TestACallThatIsRepeatedChangesNothing(t *testing.T) {
 		}
 	}
 	f.wantPool(3)
-}
-
-// TestNodesThatAreDeletedOneByOne: a client deletes the Nodes of a group by a call each, many at a
-// time. Those that wait are written together. One that is refused changes nothing about the others,
-// and one that has ended has no effect.
-func TestNodesThatAreDeletedOneByOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const machines, deleted = 40, 20
-		f := newFleet(t, pool("pool", machines)...)
-		w := f.server().service.writer
-		who := identity{namespace: "n", name: "autoscaler"}
-		begin := make(chan struct{})
-		f.api.Fault(func(r apiserver.Request) error {
-			if r.What() == "get machinedeployments" {
-				<-begin
-			}
-			return nil
-		})
-		errs := map[string]error{}
-		var mu sync.Mutex
-		call := func(ctx context.Context, name string) {
-			go func() {
-				err := w.deleteNodes(ctx, who, "pool", []groups.Node{decodeNode(nodes(name)[0])})
-				mu.Lock()
-				defer mu.Unlock()
-				errs[name] = err
-			}()
-			synctest.Wait()
-		}
-		for i := range deleted {
-			call(t.Context(), fmt.Sprint("pool-", i))
-		}
-		call(t.Context(), "none")
-		ctx, leave := context.WithCancel(t.Context())
-		call(ctx, "pool-30")
-		leave()
-		synctest.Wait()
-		close(begin)
-		synctest.Wait()
-		for name, err := range errs {
-			if fails := name == "none" || name == "pool-30"; fails != (err != nil) {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
-		if len(errs) != deleted+2 {
-			t.Errorf("%d calls were answered: %v", len(errs), errs)
-		}
-		d := f.deployment("pool")
-		if named := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; d.Spec.Replicas != machines-deleted || strings.Contains(named, "pool-30") {
-			t.Errorf("%d replicas, want %d; %s", d.Spec.Replicas, machines-deleted, named)
-		}
-		if n := f.api.Writes(); n != 2 {
-			t.Errorf("%d writes, want one of the first call and one of the others: %v", n, f.api.Log())
-		}
-	})
 }
 
 // TestCallsAtTheSameTimeCountOnce: of several replicas, for overlapping Nodes, while the fleet
