@@ -90,7 +90,7 @@ func configObjects(ctx context.Context, client fleetclient.FleetV1alpha1Interfac
 		}
 		rendered, err := client.RenderedMachineConfigs().Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err): // the plan says that it is not known
+		case apierrors.IsNotFound(err): // the plan reports it as unknown
 		case err != nil:
 			return o, missing("get", "renderedmachineconfigs", err)
 		default:

@@ -51,8 +51,9 @@ func main() {
 
 // serve serves until ctx ends, and prints the URL.
 func serve(ctx context.Context, machines, step int, token string) error {
-	world := pagetest.NewWorld(machines, time.Now())
-	cfg := page.Config{Source: world, Clock: clock.RealClock{}}
+	clock := clock.RealClock{} // a browser has no other
+	world := pagetest.NewWorld(machines, clock.Now())
+	cfg := page.Config{Source: world, Clock: clock}
 	if token != "" {
 		cfg.Access = access(token)
 	}
@@ -67,14 +68,14 @@ func serve(ctx context.Context, machines, step int, token string) error {
 	server := &http.Server{Handler: served, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
 	go served.Run(ctx)
 	go func() {
-		ticker := time.NewTicker(time.Second)
+		ticker := clock.NewTicker(time.Second)
 		defer ticker.Stop()
 		for i := 0; ; i++ {
 			select {
 			case <-ctx.Done():
 				_ = server.Close()
 				return
-			case now := <-ticker.C:
+			case now := <-ticker.C():
 				if step > 0 {
 					world.Step(i, step, now)
 				}

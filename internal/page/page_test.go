@@ -293,7 +293,7 @@ func TestRequestsOfOtherSitesAreRefused(t *testing.T) {
 	}
 }
 
-// TestAbsentAPIServer: it says that it is not known whether the user may see the page.
+// TestAbsentAPIServer: the page cannot be authorized, and the answer is 503.
 func TestAbsentAPIServer(t *testing.T) {
 	p := newPage(t, &oneToken{token: "secret", away: true})
 	resp := answer(p, loginWith("secret"))

@@ -41,11 +41,13 @@ type Replica struct {
 	Silent  metav1.Duration `json:"silent"`
 	Leads   bool            `json:"leads,omitempty"`
 	Leaving bool            `json:"leaving,omitempty"`
-	// Unfit is why the replica cannot do its work; "" if it can. UnfitSince is its own time of that.
+	// Unfit is why the replica cannot do its work; "" if it can. UnfitSince is its own time of
+	// that.
 	Unfit      string    `json:"unfit,omitempty"`
 	UnfitSince time.Time `json:"unfitSince,omitzero"`
 	Capacity   float64   `json:"capacity"`
-	// Slots is how many slots it holds, and Weight their weight, which is their number of machines.
+	// Slots is how many slots it holds, and Weight their weight: more than the machines where some
+	// fail.
 	Slots  int   `json:"slots"`
 	Weight int64 `json:"weight"`
 }
@@ -59,7 +61,8 @@ const (
 	Held SlotState = "Held"
 	// Moving means that it is held, and assigned to another replica.
 	Moving SlotState = "Moving"
-	// Silent means that its holder does not renew its session Lease any more, or has another session.
+	// Silent means that its holder does not renew its session Lease any more, or has another
+	// session.
 	Silent SlotState = "HolderSilent"
 	// Quarantined means that it has no holder, and waits until sessions have confirmed.
 	Quarantined SlotState = "Quarantine"
