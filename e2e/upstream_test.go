@@ -46,7 +46,8 @@ func newUpstream(t *testing.T) *upstream {
 		program: program, authority: certificates.New(t, nil), folder: t.TempDir(), port: harness.FreePort(t.Context(), t), service: service,
 	}
 	u.authority.Write(t, u.folder, "ca")
-	certificates.New(t, u.authority, func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} }).Write(t, u.folder, "server")
+	atLoopback := func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} }
+	certificates.New(t, u.authority, atLoopback).Write(t, u.folder, "server")
 	t.Cleanup(func() { _ = service.Close() })
 	go u.serve(t.Context())
 	return u
