@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -244,10 +245,11 @@ func (f *floor) delete(ctx context.Context, m *v1alpha1.Machine) error {
 	if _, err := f.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: driver.Target{Machine: m, Class: f.class}}); err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}
-	return errors.Join(
-		f.lab.Target.CoreV1().Nodes().Delete(ctx, m.Name, metav1.DeleteOptions{}),
-		f.patch(ctx, m, `{"metadata":{"finalizers":null}}`),
-	)
+	// The cloud controller may have been first.
+	if err := f.lab.Target.CoreV1().Nodes().Delete(ctx, m.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("floor: %w", err)
+	}
+	return f.patch(ctx, m, `{"metadata":{"finalizers":null}}`)
 }
 
 func (f *floor) patch(ctx context.Context, m *v1alpha1.Machine, patch string, subresource ...string) error {
