@@ -47,12 +47,21 @@ func onFloor(ctx context.Context, lab *harness.Lab, namespace string, do func(ct
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {
 		return err
 	}
-	if err := lab.Do(ctx, harness.Fleet, "stop"); err != nil {
+	replicas, err := lab.Replicas(ctx)
+	if err != nil {
 		return err
+	}
+	for _, replica := range replicas {
+		if err := lab.Do(ctx, replica, harness.Stop); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
-		err = errors.Join(err, lab.Do(ctx, harness.Fleet, "start"), lab.Ready(ctx, harness.Fleet))
+		for _, replica := range replicas {
+			err = errors.Join(err, lab.Do(ctx, replica, harness.Start), lab.Ready(ctx, replica))
+		}
+		err = errors.Join(err, lab.WaitHeld(ctx, slots))
 	}()
 	d, err := simulated.New(simulated.Config{Endpoints: []string{lab.Endpoint("cloudsim")}, UserAgent: fmt.Sprintf("floor/%d", os.Getpid())})
 	if err != nil {
