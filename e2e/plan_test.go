@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +30,7 @@ import (
 var (
 	plans    = flag.Int("plans", 4, "changes of TestPlans")
 	planSeed = flag.Uint64("plan-seed", 1, "the seed from which TestPlans draws changes")
+	planFile = flag.String("plan-table", "", "the file that the table of TestPlans is written to")
 )
 
 // plansAtOnce is how many changes of TestPlans are made at the same time.
@@ -223,17 +225,22 @@ func (s *space) carryOut(c *change) {
 	c.took = c.lastEvent.Sub(c.begun)
 }
 
-// judge compares all changes with their plans, and logs the table.
+// judge compares all changes with their plans, and logs the table, or writes it to -plan-table.
 func (s *space) judge(all []*change) {
-	var table strings.Builder
+	table := "| | change (replicas after it, maxSurge/maxUnavailable) | created | deleted | at once | order | planned | took | difference |\n" +
+		"|---|---|---|---|---|---|---|---|---|\n"
 	timed, within := 0, 0
 	for i, c := range all {
 		m := c.plan.Machines
-		deleted := slices.Concat(c.deleted...)
-		if m.Created != c.created || m.Deleted != len(deleted) || m.Most != c.most || !c.plan.Ends {
-			s.Errorf("%s: planned %+v, happened: %d created, %d deleted, %d at once", c.words, m, c.created, len(deleted), c.most)
+		deleted := len(slices.Concat(c.deleted...))
+		if m.Created != c.created || m.Deleted != deleted || m.Most != c.most || !c.plan.Ends {
+			s.Errorf("%s: planned %+v, happened: %d created, %d deleted, %d at once", c.words, m, c.created, deleted, c.most)
 		}
-		s.ordered(c)
+		order := "same"
+		if wrong := c.disorder(); wrong != "" {
+			order = "**differs**"
+			s.Errorf("%s: %s", c.words, wrong)
+		}
 		if planned := c.plan.Time.Median.Duration; planned > 0 {
 			timed++
 			c.deviation = float64(c.took-planned) / float64(planned)
@@ -241,17 +248,29 @@ func (s *space) judge(all []*change) {
 				within++
 			}
 		}
-		fmt.Fprintf(&table, "| %d | %s | %d | %d | %d | %.1f s | %.1f s | %+.0f %% |\n", i+1, c.words, m.Created, m.Deleted, m.Most,
-			c.plan.Time.Median.Seconds(), c.took.Seconds(), 100*c.deviation)
+		table += fmt.Sprintf("| %d | %s | %s | %s | %s | %s | %.1f s | %.1f s | %+.0f %% |\n", i+1, c.words, same(m.Created, c.created),
+			same(m.Deleted, deleted), same(m.Most, c.most), order, c.plan.Time.Median.Seconds(), c.took.Seconds(), 100*c.deviation)
 	}
-	s.Logf("the time of %d of %d changes is within 30 %%\n%s", within, timed, table.String())
+	s.Logf("the time of %d of %d changes is within 30 %%\n%s", within, timed, table)
+	if *planFile != "" {
+		s.must(os.WriteFile(*planFile, []byte(table), 0o600))
+	}
 	if timed >= 10 && 10*within < 9*timed {
 		s.Errorf("the time of %d of %d changes is within 30 %%, want nine in ten", within, timed)
 	}
 }
 
-// ordered checks that no machine is deleted before one that is planned earlier.
-func (s *space) ordered(c *change) {
+// same returns a cell of the table: one number, or what was planned and what happened.
+func same(planned, happened int) string {
+	if planned == happened {
+		return strconv.Itoa(planned)
+	}
+	return fmt.Sprintf("**%d, not %d**", happened, planned)
+}
+
+// disorder returns the first machine that was deleted before one that is planned earlier; "" if
+// there is none.
+func (c *change) disorder() string {
 	at := map[string]time.Duration{}
 	for _, step := range c.plan.Steps {
 		if step.Do == plan.DeleteMachine && !step.IsNew {
@@ -264,10 +283,11 @@ func (s *space) ordered(c *change) {
 		for _, name := range batch {
 			planned, known := at[name]
 			if !known || planned < latest {
-				s.Errorf("%s: machine %s is deleted in turn %v, and planned: %v (planned at all: %t)", c.words, name, c.deleted, at, known)
+				return fmt.Sprintf("machine %s is deleted in turn %v, and planned: %v (planned at all: %t)", name, c.deleted, at, known)
 			}
 			next = max(next, planned)
 		}
 		latest = next
 	}
+	return ""
 }
