@@ -23,15 +23,15 @@ import (
 type access string
 
 // Review is page.Access's.
-func (a access) Review(_ context.Context, token, _, _ string) (int, error) {
+func (a access) Review(_ context.Context, token, _, _ string) (user string, status int, err error) {
 	if token != string(a) {
-		return http.StatusUnauthorized, nil
+		return "", http.StatusUnauthorized, nil
 	}
-	return http.StatusOK, nil
+	return "viewer", http.StatusOK, nil
 }
 
 // ReviewLogin is page.Access's.
-func (a access) ReviewLogin(ctx context.Context, token, verb, path string) (int, error) {
+func (a access) ReviewLogin(ctx context.Context, token, verb, path string) (user string, status int, err error) {
 	return a.Review(ctx, token, verb, path)
 }
 

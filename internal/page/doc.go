@@ -22,8 +22,8 @@
 //     Otherwise a state is computed at most once in a second, for all viewers together, and takes a
 //     twentieth of the time at most: a larger fleet is shown less often.
 //   - A slow viewer delays no other: it gets the latest state when it can take it, and misses those
-//     in between. Viewers, sessions, logins and all that is sent are bounded. One token has a part of
-//     the streams and sessions only, and one address of the logins.
+//     in between. Viewers, sessions, logins and all that is sent are bounded. One user has a part of
+//     the streams and sessions only, with all tokens together, and one address of the logins.
 //   - Other sites in the browser of a viewer start and end no sessions, and open no streams.
 //   - Names and texts of objects are sent as JSON and shown as text; a Content-Security-Policy
 //     permits no scripts but the page's own file.

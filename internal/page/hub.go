@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"sync"
 	"time"
@@ -23,12 +22,9 @@ const (
 	// watchAfter is for how long is watched after the last viewer has gone: one that loads the page
 	// again finds it complete.
 	watchAfter = time.Minute
-	// mostViewers is how many streams are open at a time, and mostOfViewer how many with one token.
-	mostViewers, mostOfViewer = 32, 8
+	// mostViewers is how many streams are open at a time, and mostOfUser how many of one user.
+	mostViewers, mostOfUser = 32, 8
 )
-
-// viewerKey is the hash of a viewer's token.
-type viewerKey [sha256.Size]byte
 
 // Source reads the objects that the page shows. Run lists and watches until ctx ends; Changes
 // returns a number that differs after a change; Read returns what is known.
@@ -77,26 +73,26 @@ type hub struct {
 
 	mu      sync.Mutex
 	viewers int
-	of      map[viewerKey]int // of each viewer, its streams
-	left    time.Time         // when the last viewer has gone
-	latest  *frame            // nil while nothing is watched
+	of      map[string]int // of each user, the streams
+	left    time.Time      // when the last viewer has gone
+	latest  *frame         // nil while nothing is watched
 	first   chan struct{}
 }
 
 func newHub(source Source, c clock.WithTicker) *hub {
-	return &hub{source: source, clock: c, wanted: make(chan struct{}, 1), of: map[viewerKey]int{}, first: make(chan struct{})}
+	return &hub{source: source, clock: c, wanted: make(chan struct{}, 1), of: map[string]int{}, first: make(chan struct{})}
 }
 
-// enter counts a stream of a viewer, who leaves by leave; ok is false if there are too many, in
-// total or of that viewer.
-func (h *hub) enter(who viewerKey, most int) (leave func(), ok bool) {
+// enter counts a stream of a user, who leaves by leave; ok is false if there are too many, in total
+// or of that user.
+func (h *hub) enter(user string, most int) (leave func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.viewers >= mostViewers || h.of[who] >= most {
+	if h.viewers >= mostViewers || h.of[user] >= most {
 		return nil, false
 	}
 	h.viewers++
-	h.of[who]++
+	h.of[user]++
 	select {
 	case h.wanted <- struct{}{}:
 	default:
@@ -105,8 +101,8 @@ func (h *hub) enter(who viewerKey, most int) (leave func(), ok bool) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.viewers--
-		if h.of[who]--; h.of[who] == 0 {
-			delete(h.of, who)
+		if h.of[user]--; h.of[user] == 0 {
+			delete(h.of, user)
 		}
 		h.left = h.clock.Now()
 	}), true

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"crypto/sha256"
 	"embed"
 	"io/fs"
 	"net"
@@ -36,11 +35,12 @@ const otherSite = "expected a request of this page itself, got one of another si
 
 // Access decides who may see the page.
 type Access interface {
-	// Review returns the status for the bearer of a token: OK, Unauthorized, Forbidden, or another one
-	// where that is not known.
-	Review(ctx context.Context, token, verb, path string) (status int, err error)
+	// Review returns the user that bears a token, whose other tokens have the same one, and the status
+	// for that user: OK, Unauthorized, Forbidden, or another one where that is not known. The user is
+	// known where the status is OK.
+	Review(ctx context.Context, token, verb, path string) (user string, status int, err error)
 	// ReviewLogin is Review for a token that is not known yet, of a login. Their rate is bounded.
-	ReviewLogin(ctx context.Context, token, verb, path string) (status int, err error)
+	ReviewLogin(ctx context.Context, token, verb, path string) (user string, status int, err error)
 }
 
 // Config has the parts of a Page. Source and Clock are required.
@@ -150,59 +150,61 @@ func (p *Page) bearer(r *http.Request) (token, session string) {
 	return p.sessions.token(cookie.Value), cookie.Value
 }
 
-// viewer returns who has a stream, and how many that one may have. Without Access all are one.
-func (p *Page) viewer(r *http.Request) (who viewerKey, most int) {
+// streamsOf returns how many streams a user may have. Without Access all are one.
+func (p *Page) streamsOf() int {
 	if p.cfg.Access == nil {
-		return viewerKey{}, mostViewers
+		return mostViewers
 	}
-	token, _ := p.bearer(r)
-	return sha256.Sum256([]byte(token)), mostOfViewer
+	return mostOfUser
 }
 
-// status returns the HTTP status of a request: OK when its sender may see the page. It ends the
-// session of a token that is not valid any more.
-func (p *Page) status(r *http.Request) int {
+// status returns the user that has sent a request, and its HTTP status: OK when that one may see
+// the page. It ends the session of a token that is not valid any more.
+func (p *Page) status(r *http.Request) (user string, status int) {
 	if p.cfg.Access == nil {
-		return http.StatusOK
+		return "", http.StatusOK
 	}
 	token, session := p.bearer(r)
-	status := p.review(r, token, p.cfg.Access.Review)
+	user, status = p.review(r, token, p.cfg.Access.Review)
 	if status == http.StatusUnauthorized && session != "" {
 		p.sessions.end(session)
 	}
-	return status
+	return user, status
 }
 
-func (p *Page) review(r *http.Request, token string, by func(ctx context.Context, token, verb, path string) (int, error)) int {
+func (p *Page) review(
+	r *http.Request, token string, by func(ctx context.Context, token, verb, path string) (string, int, error),
+) (user string, status int) {
 	if token == "" || len(token) > mostToken {
-		return http.StatusUnauthorized
+		return "", http.StatusUnauthorized
 	}
-	status, err := by(r.Context(), token, "get", Path)
+	user, status, err := by(r.Context(), token, "get", Path)
 	if err != nil {
 		klog.FromContext(r.Context()).V(2).Info("Request could not be reviewed", "path", Path, "err", err)
 	}
-	return status
+	return user, status
 }
 
 // guarded returns a handler that serves those who may see the page, unless their browser asks for
 // another site: that one would get no data, and could use up all streams.
-func (p *Page) guarded(next http.HandlerFunc) http.HandlerFunc {
+func (p *Page) guarded(next func(w http.ResponseWriter, r *http.Request, user string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 			http.Error(w, otherSite, http.StatusForbidden)
 			return
 		}
-		if status := p.status(r); status != http.StatusOK {
+		user, status := p.status(r)
+		if status != http.StatusOK {
 			http.Error(w, problem(status), status)
 			return
 		}
-		next(w, r)
+		next(w, r, user)
 	}
 }
 
 // index serves the page, or the form of the login.
 func (p *Page) index(w http.ResponseWriter, r *http.Request) {
-	if status := p.status(r); status != http.StatusOK {
+	if _, status := p.status(r); status != http.StatusOK {
 		p.form(w, status, "")
 		return
 	}
@@ -267,12 +269,13 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		p.form(w, http.StatusTooManyRequests, problem(http.StatusTooManyRequests))
 		return
 	}
-	if status := p.review(r, token, p.cfg.Access.ReviewLogin); status != http.StatusOK {
+	user, status := p.review(r, token, p.cfg.Access.ReviewLogin)
+	if status != http.StatusOK {
 		p.form(w, status, problem(status))
 		return
 	}
 	p.endSession(r)
-	p.setCookie(w, p.sessions.begin(token), sessionFor)
+	p.setCookie(w, p.sessions.begin(user, token), sessionFor)
 	http.Redirect(w, r, Path, http.StatusSeeOther)
 }
 

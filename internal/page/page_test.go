@@ -23,7 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/page/pagetest"
 )
 
-// oneToken admits the bearer of one token.
+// oneToken admits the bearer of one token, and of others of the same user, which begin with it and
+// a slash.
 type oneToken struct {
 	mu      sync.Mutex
 	token   string
@@ -32,22 +33,23 @@ type oneToken struct {
 	asked   int
 }
 
-func (o *oneToken) Review(_ context.Context, token, verb, path string) (int, error) {
+func (o *oneToken) Review(_ context.Context, token, verb, path string) (user string, status int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.asked++
+	user, _, _ = strings.Cut(token, "/")
 	switch {
 	case o.away:
-		return http.StatusServiceUnavailable, errors.New("away")
-	case verb != "get" || path != "/page/" || token != o.token && token != "other" || o.revoked:
-		return http.StatusUnauthorized, nil
+		return "", http.StatusServiceUnavailable, errors.New("away")
+	case verb != "get" || path != "/page/" || user != o.token && token != "other" || o.revoked:
+		return "", http.StatusUnauthorized, nil
 	case token == "other":
-		return http.StatusForbidden, nil
+		return "other", http.StatusForbidden, nil
 	}
-	return http.StatusOK, nil
+	return user, http.StatusOK, nil
 }
 
-func (o *oneToken) ReviewLogin(ctx context.Context, token, verb, path string) (int, error) {
+func (o *oneToken) ReviewLogin(ctx context.Context, token, verb, path string) (user string, status int, err error) {
 	return o.Review(ctx, token, verb, path)
 }
 
@@ -236,21 +238,21 @@ func TestTheSessionOfARevokedTokenEnds(t *testing.T) {
 }
 
 // TestSessionsAreBounded: one more ends the one that was used the longest ago, and one more of a
-// token no other's.
+// user no other's, with whichever token.
 func TestSessionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSessions(clock.RealClock{})
-		other, first := s.begin("other"), s.begin("secret")
-		for range 2 * mostSessions {
+		other, first := s.begin("other", "of other"), s.begin("user", "secret")
+		for i := range 2 * mostSessions {
 			time.Sleep(time.Second)
-			s.begin("secret")
+			s.begin("user", fmt.Sprint("secret", i))
 		}
-		if s.token(other) != "other" || s.token(first) != "" || len(s.all) != 1+mostOfToken {
-			t.Errorf("%d sessions, want one and %d of the other token", len(s.all), mostOfToken)
+		if s.token(other) != "of other" || s.token(first) != "" || len(s.all) != 1+sessionsOfUser {
+			t.Errorf("%d sessions, want one and %d of the other user", len(s.all), sessionsOfUser)
 		}
 		for i := range 2 * mostSessions {
 			time.Sleep(time.Second)
-			s.begin(fmt.Sprint(i))
+			s.begin(fmt.Sprint(i), "secret")
 		}
 		if s.token(other) != "" || len(s.all) != mostSessions {
 			t.Errorf("%d sessions, want %d without the first one", len(s.all), mostSessions)

@@ -12,9 +12,10 @@ import (
 const (
 	// sessionFor is how long a login is valid, and idleFor how long without a request.
 	sessionFor, idleFor = 12 * time.Hour, time.Hour
-	// mostSessions is how many logins are valid at a time, and mostOfToken how many of one token. One
-	// more ends the one that was used the longest ago, of those of the token where these are too many.
-	mostSessions, mostOfToken = 100, 8
+	// mostSessions is how many logins are valid at a time, and sessionsOfUser how many of one user.
+	// One more ends the one that was used the longest ago, of those of the user where these are too
+	// many.
+	mostSessions, sessionsOfUser = 100, 8
 )
 
 // sessions are the logins of this process. It is safe for concurrent use.
@@ -27,7 +28,7 @@ type sessions struct {
 
 // session is one login.
 type session struct {
-	token       string
+	user, token string
 	begun, used time.Time
 }
 
@@ -35,15 +36,15 @@ func newSessions(c clock.PassiveClock) *sessions {
 	return &sessions{clock: c, all: map[[sha256.Size]byte]*session{}}
 }
 
-// begin returns the value of the cookie of a new login.
-func (s *sessions) begin(token string) string {
+// begin returns the value of the cookie of a new login, of a user by a token.
+func (s *sessions) begin(user, token string) string {
 	id, now := rand.Text(), s.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(now)
-	s.makeRoom(mostOfToken, func(one *session) bool { return one.token == token })
+	s.makeRoom(sessionsOfUser, func(one *session) bool { return one.user == user })
 	s.makeRoom(mostSessions, func(*session) bool { return true })
-	s.all[sha256.Sum256([]byte(id))] = &session{token: token, begun: now, used: now}
+	s.all[sha256.Sum256([]byte(id))] = &session{user: user, token: token, begun: now, used: now}
 	return id
 }
 

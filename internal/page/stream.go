@@ -16,9 +16,9 @@ const (
 	retryAfter = 2000
 )
 
-// stream sends states to a viewer until its request or its access ends.
-func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
-	leave, ok := p.hub.enter(p.viewer(r))
+// stream sends states to a viewer, of a user, until its request or its access ends.
+func (p *Page) stream(w http.ResponseWriter, r *http.Request, user string) {
+	leave, ok := p.hub.enter(user, p.streamsOf())
 	if !ok {
 		http.Error(w, "too many pages of this fleet are open at this replica; close some, or use another replica", http.StatusServiceUnavailable)
 		return
@@ -81,7 +81,7 @@ func (a *admission) lasts() bool {
 // review reports whether the viewer may still see the page, and says it to one that may not.
 func (a *admission) review() bool {
 	a.reviewed = a.page.cfg.Clock.Now()
-	status := a.page.status(a.request)
+	_, status := a.page.status(a.request)
 	if status != http.StatusOK {
 		a.out.event("end", []byte(strconv.Itoa(status)))
 	}

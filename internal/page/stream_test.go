@@ -260,32 +260,37 @@ func TestViewersAreBounded(t *testing.T) {
 	})
 }
 
-// TestStreamsOfOneTokenAreBounded, so that its bearer keeps no other from the page.
-func TestStreamsOfOneTokenAreBounded(t *testing.T) {
-	h := newHub(nil, clock.RealClock{})
-	one, two := viewerKey{1}, viewerKey{2}
-	var leave func()
-	for range mostOfViewer {
-		leave, _ = h.enter(one, mostOfViewer)
-	}
-	if _, ok := h.enter(one, mostOfViewer); ok {
-		t.Error("one more stream is open")
-	}
-	if _, ok := h.enter(two, mostOfViewer); !ok {
-		t.Error("another viewer is refused")
-	}
-	leave()
-	if _, ok := h.enter(one, mostOfViewer); !ok || len(h.of) != 2 {
-		t.Error("after one was closed, another one is refused")
-	}
-	p := newPage(t, &oneToken{token: "secret"})
-	r := remote(get(Path + "events"))
-	r.Header.Set("Authorization", "Bearer secret")
-	byCookie := with(remote(get(Path+"events")), answer(p, loginWith("secret")).cookies)
-	who, most := p.viewer(r)
-	if again, _ := p.viewer(byCookie); who != again || who == (viewerKey{}) || most != mostOfViewer {
-		t.Errorf("%v and %v, %d; want the same viewer", who, again, most)
-	}
+// TestStreamsOfOneUserAreBounded, with all tokens together, so that a user keeps no other from the
+// page.
+func TestStreamsOfOneUserAreBounded(t *testing.T) {
+	bubble(t, &oneToken{token: "secret"}, func(t *testing.T, p *Page, _ *pagetest.World) {
+		var all []*viewer
+		for i := range mostOfUser + 1 {
+			all = append(all, look(t, p, fmt.Sprint("secret/", i)))
+			synctest.Wait()
+		}
+		last := all[mostOfUser]
+		<-last.ended
+		if last.status != http.StatusServiceUnavailable {
+			t.Errorf("status %d for one more stream, want 503", last.status)
+		}
+		if leave, ok := p.hub.enter("other", mostOfUser); !ok {
+			t.Error("another user is refused")
+		} else {
+			leave()
+		}
+		all[0].cancel()
+		<-all[0].ended
+		all[mostOfUser] = look(t, p, "secret/again")
+		synctest.Wait()
+		if got := all[mostOfUser].status; got != http.StatusOK || len(p.hub.of) != 1 {
+			t.Errorf("status %d after one was closed, want 200; streams %v", got, p.hub.of)
+		}
+		for _, v := range all[1:] {
+			v.cancel()
+			<-v.ended
+		}
+	})
 }
 
 // TestTheEndOfAnAccessEndsTheStream: a token is revoked while a page is open.

@@ -75,8 +75,9 @@ func newBudget(c clock.PassiveClock) budget {
 // says nothing about the API server: no older answer is valid for longer because of it.
 var errBudget = errors.New("too many reviews have been requested")
 
-// review is an answer: an HTTP status, and when it was given.
+// review is an answer: the user that bears the token, an HTTP status, and when it was given.
 type review struct {
+	user   string
 	status int
 	at     time.Time
 }
@@ -117,48 +118,49 @@ func (r *Reviewer) status(req *http.Request) (int, error) {
 	if !isBearer {
 		return http.StatusUnauthorized, nil
 	}
-	return r.Review(req.Context(), strings.TrimSpace(token), strings.ToLower(req.Method), req.URL.Path)
+	_, status, err := r.Review(req.Context(), strings.TrimSpace(token), strings.ToLower(req.Method), req.URL.Path)
+	return status, err
 }
 
-// Review returns the HTTP status for the bearer of a token: OK when the control cluster's RBAC
-// allows the verb for the path, Unauthorized or Forbidden. Errors: the API server does not answer;
-// the status is that of its last answer, or ServiceUnavailable. Or too many reviews have been
-// requested; the status is ServiceUnavailable.
-func (r *Reviewer) Review(ctx context.Context, token, verb, path string) (int, error) {
+// Review returns the user that bears a token, and the HTTP status for that user: OK when the
+// control cluster's RBAC allows the verb for the path, Unauthorized or Forbidden. Errors: the API
+// server does not answer; the status is that of its last answer, or ServiceUnavailable. Or too many
+// reviews have been requested; the status is ServiceUnavailable.
+func (r *Reviewer) Review(ctx context.Context, token, verb, path string) (user string, status int, err error) {
 	return r.reviewed(ctx, &r.others, token, verb, path)
 }
 
 // ReviewLogin is Review for a login, which other requests with unknown tokens do not delay. The
 // caller bounds the rate of logins.
-func (r *Reviewer) ReviewLogin(ctx context.Context, token, verb, path string) (int, error) {
+func (r *Reviewer) ReviewLogin(ctx context.Context, token, verb, path string) (user string, status int, err error) {
 	return r.reviewed(ctx, &r.logins, token, verb, path)
 }
 
 // reviewed returns the answer that is kept if it is valid, or else asks, by the budget of known
 // tokens, or that of others.
-func (r *Reviewer) reviewed(ctx context.Context, others *budget, token, verb, path string) (int, error) {
+func (r *Reviewer) reviewed(ctx context.Context, others *budget, token, verb, path string) (user string, status int, err error) {
 	if token == "" || len(token) > maxBearer {
-		return http.StatusUnauthorized, nil
+		return "", http.StatusUnauthorized, nil
 	}
 	key := sha256.Sum256([]byte(verb + " " + path + "\n" + token))
 	now := r.clock.Now()
 	last := r.remembered(key)
 	if now.Sub(last.at) < reviewFresh {
-		return last.status, nil
+		return last.user, last.status, nil
 	}
 	of := others
 	if last.status == http.StatusOK {
 		of = &r.known
 	}
-	status, err := r.review(ctx, of, token, verb, path)
+	user, status, err = r.review(ctx, of, token, verb, path)
 	if err != nil {
 		if now.Sub(last.at) < reviewStale && !errors.Is(err, errBudget) {
-			return last.status, err
+			return last.user, last.status, err
 		}
-		return http.StatusServiceUnavailable, err
+		return "", http.StatusServiceUnavailable, err
 	}
-	r.remember(key, review{status: status, at: now})
-	return status, nil
+	r.remember(key, review{user: user, status: status, at: now})
+	return user, status, nil
 }
 
 // remembered returns the last answer; if none is kept, the zero review, which is not valid at any
@@ -185,11 +187,11 @@ func (r *Reviewer) remember(key [sha256.Size]byte, last review) {
 
 // review reviews token and access, within reviewTimeout. Errors: the API server does not answer, or
 // errBudget.
-func (r *Reviewer) review(ctx context.Context, of *budget, token, verb, path string) (int, error) {
+func (r *Reviewer) review(ctx context.Context, of *budget, token, verb, path string) (name string, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	if !of.rate.TryAccept() {
-		return 0, errBudget
+		return "", 0, errBudget
 	}
 	answers := r.answers.Load()
 	select {
@@ -197,19 +199,19 @@ func (r *Reviewer) review(ctx context.Context, of *budget, token, verb, path str
 		defer func() { <-of.concurrent }()
 	case <-ctx.Done():
 		if r.answers.Load() != answers {
-			return 0, fmt.Errorf("%w: the API server answers, but those in flight have not ended in time", errBudget)
+			return "", 0, fmt.Errorf("%w: the API server answers, but those in flight have not ended in time", errBudget)
 		}
-		return 0, fmt.Errorf("too many reviews are in flight: %w", ctx.Err())
+		return "", 0, fmt.Errorf("too many reviews are in flight: %w", ctx.Err())
 	}
 	who, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("review a token: %w", err)
+		return "", 0, fmt.Errorf("review a token: %w", err)
 	}
 	r.answers.Add(1)
 	if !who.Status.Authenticated {
-		return http.StatusUnauthorized, nil
+		return "", http.StatusUnauthorized, nil
 	}
 	user := who.Status.User
 	extra := map[string]authorizationv1.ExtraValue{}
@@ -223,10 +225,10 @@ func (r *Reviewer) review(ctx context.Context, of *budget, token, verb, path str
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("review the access of %s: %w", user.Username, err)
+		return "", 0, fmt.Errorf("review the access of %s: %w", user.Username, err)
 	}
 	if !may.Status.Allowed {
-		return http.StatusForbidden, nil
+		return user.Username, http.StatusForbidden, nil
 	}
-	return http.StatusOK, nil
+	return user.Username, http.StatusOK, nil
 }
