@@ -35,15 +35,14 @@ KEEP ?=
 PICTURE ?=
 NETS ?= ci
 MUTANT ?=
-# What the binary reports of its build goes before what Go has recorded of the checkout; see internal/buildinfo.
+# What binaries report of their build: the checkout's if they are empty; see hack/version.sh.
 VERSION ?=
 COMMIT ?=
 DATE ?=
 IMAGE ?=
 PLATFORMS ?=
 PROGRAM ?=
-buildinfo := github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo
-stamp := $(strip $(if $(VERSION),-X $(buildinfo).version=$(VERSION)) $(if $(COMMIT),-X $(buildinfo).commit=$(COMMIT)) $(if $(DATE),-X $(buildinfo).date=$(DATE)))
+stamp = $(shell VERSION='$(VERSION)' COMMIT='$(COMMIT)' DATE='$(DATE)' hack/version.sh)
 tracing := $(filter-out 0 false no,$(TRACING))
 
 ##@ General
@@ -59,7 +58,7 @@ build: build-lab build-fleet build-daemon build-kubectl-mcf ## Build everything 
 
 .PHONY: build-fleet
 build-fleet:
-	@go build $(if $(stamp),-ldflags "$(stamp)") -o bin/ ./cmd/machine-controller-fleet
+	@go build -ldflags "$(stamp)" -o bin/ ./cmd/machine-controller-fleet
 
 .PHONY: build-daemon
 build-daemon:

@@ -63,7 +63,10 @@ func TestKubectlMCF(t *testing.T) {
 	s.shows(0, "slots", fmt.Sprintf("of %d slots are held by sessions that live", s.lab.SlotCount), "leads")
 	s.shows(0, "targets", "yes")
 	s.shows(0, "top --endpoints "+filepath.Join(s.lab.Dir, "endpoints.json"), "CORES", "fleet-")
-	s.shows(0, "version --client")
+	if out, code := s.mcf("version", "--endpoints", filepath.Join(s.lab.Dir, "endpoints.json")); code != 0 ||
+		!strings.Contains(out, "fleet-0") || strings.Contains(out, "unknown") {
+		s.Errorf("kubectl mcf version: exit code %d, and\n%s", code, out)
+	}
 	machines, err := s.machines(s.Context(), "pool")
 	s.must(err)
 	kept, gone := machines[0], machines[1]

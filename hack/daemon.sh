@@ -6,19 +6,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/env.sh
+. hack/version.sh
 
 out=bin/daemon
-package=github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo
-stamp="-s -w -buildid="
-[[ -z ${VERSION:-} ]] || stamp+=" -X $package.version=$VERSION"
-[[ -z ${COMMIT:-} ]] || stamp+=" -X $package.commit=$COMMIT"
-[[ -z ${DATE:-} ]] || stamp+=" -X $package.date=$DATE"
 rm -rf "$out"
 mkdir -p "$out"
 for platform in $(tr , ' ' <<<"${PLATFORMS:-linux/amd64,linux/arm64}"); do
   os=${platform%/*} arch=${platform#*/}
   [[ $os == linux && -n $arch && $arch != "$platform" ]] ||
     { echo "hack/daemon.sh: PLATFORMS: expected linux/<architecture>, got '$platform'" >&2; exit 2; }
-  GOOS=$os GOARCH=$arch go build -buildvcs=false -ldflags "$stamp" -o "$out/machine-config-daemon-$os-$arch" ./cmd/machine-config-daemon
+  GOOS=$os GOARCH=$arch go build -buildvcs=false -ldflags "-s -w -buildid= $(stamp)" -o "$out/machine-config-daemon-$os-$arch" ./cmd/machine-config-daemon
 done
 (cd "$out" && sha256sum machine-config-daemon-* | tee SHA256SUMS)

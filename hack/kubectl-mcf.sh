@@ -6,12 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/env.sh
+. hack/version.sh
 
-buildinfo=github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo
-stamp="-s -w"
-for value in version="${VERSION:-}" commit="${COMMIT:-}" date="${DATE:-}"; do
-  [[ ${value#*=} == "" ]] || stamp+=" -X $buildinfo.$value"
-done
 version=${VERSION:-v0.0.0}
 releases=https://github.com/machine-controller-fleet/machine-controller-fleet/releases/download
 
@@ -26,7 +22,7 @@ platforms=${PLATFORMS:-linux/amd64,linux/arm64,darwin/amd64,darwin/arm64}
 for platform in ${platforms//,/ }; do
   os=${platform%/*} arch=${platform#*/}
   archive=kubectl-mcf-$os-$arch.tar.gz
-  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go -C cmd/kubectl-mcf build -buildvcs=false -ldflags "$stamp" -o "$work/kubectl-mcf" .
+  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go -C cmd/kubectl-mcf build -buildvcs=false -ldflags "-s -w $(stamp)" -o "$work/kubectl-mcf" .
   install -m 755 cmd/kubectl-mcf/kubectl_complete-mcf "$work"
   cp LICENSE "$work"
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$work" -c kubectl-mcf kubectl_complete-mcf LICENSE | gzip -n >"$out/$archive"
