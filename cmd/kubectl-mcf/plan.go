@@ -5,8 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,9 +22,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan/manifest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/text"
 )
-
-// mostOfFile is how many bytes a file may have: etcd stores no larger object.
-const mostOfFile = 4 << 20
 
 // planTimes are durations that the user knows.
 type planTimes struct{ join, deletion, drain, update time.Duration }
@@ -67,24 +63,24 @@ func (t *planTimes) over(d plan.Durations) plan.Durations {
 }
 
 func newPlanCommand(p *program) *cobra.Command {
-	var file string
+	var files planFiles
 	var exitCode bool
 	var from replicaSource
 	var times planTimes
 	cmd := &cobra.Command{
-		Use:   "plan -f FILE",
+		Use:   "plan -f FILE ...",
 		Short: "Show what a change would do to machines and Nodes before it is applied",
 		Long: help(`
 Show what a change of a MachineDeployment, MachineClass, MachineConfig or KubeletConfig would do before it is applied: which fields differ
 and what each of them does, which machines are replaced and which Nodes reboot, in which order and why, how many exist at once and in which
-zones, which PodDisruptionBudgets block drains, what holds it, and how long it takes. Nothing is written. The file has one object as
-kubectl apply would get it.
+zones, which PodDisruptionBudgets block drains, what holds it, and how long it takes. Nothing is written. Files and folders are those of
+kubectl apply; several objects are planned as applied at the same moment, and other kinds in them are named and not planned.
 
 The plan is a simulation of the fleet's own decisions on the present objects. Times are those that replicas have measured since their
 start, read as by kubectl mcf top, or those of flags; without both there is an order and no time.
 
 The exit code is 0 when there is a plan, 1 when there is none, and 2 after wrong usage. With --exit-code that of a plan is 0 if the file
-changes nothing, 3 if it has a change that ends, and 4 if it has one that does not end.`,
+changes nothing, 3 if it has changes that all end, and 4 if one does not end.`,
 			rightToRead,
 			"list machineclasses of "+v1alpha1.GroupName+" (role view)",
 			"get namespaces, "+rightToReadLeases+": holds of deletions",
@@ -93,28 +89,36 @@ changes nothing, 3 if it has a change that ends, and 4 if it has one that does n
 				fleetv1alpha1.GroupName+" of the target cluster: for a MachineConfig or KubeletConfig",
 			rightsForReplicas+": times",
 			"what cannot be read is left out, but for MachineDeployments, MachineSets and Machines"),
-		Example: "  kubectl mcf plan -f workers.yaml\n" +
+		Example: "  kubectl mcf plan -f workers.yaml\n  kubectl mcf plan -f pools/ -f classes.yaml\n" +
 			"  kubectl get mcd workers -o yaml | sed s/m5.large/m6.large/ | kubectl mcf plan -f - --create-time 3m --delete-time 2m",
 		Args: cobra.NoArgs,
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
-			if file == "" {
-				return usage("expected a file with the changed object: -f FILE, or -f - for standard input")
-			}
-			m, err := p.manifest(file)
+			objects, others, err := files.objects(p.streams.In)
 			if err != nil {
 				return err
 			}
-			v, err := p.planOf(cmd, m, from, &times)
-			if err == nil {
-				err = p.print(v, []view.Object{v.Object}, func(style text.Style) string { return text.Plan(v, style) })
+			w, err := p.planOf(cmd, objects, from, &times)
+			if err != nil {
+				return err
 			}
+			if len(others) > 0 {
+				w.Notes = append(w.Notes, "there are no plans for "+strings.Join(others, ", "))
+			}
+			v, names := any(w), []view.Object{}
+			if len(w.Plans) == 1 && len(w.Notes) == 0 {
+				v = w.Plans[0]
+			}
+			for _, of := range w.Plans {
+				names = append(append(names, of.Object), of.With...)
+			}
+			err = p.print(v, names, func(style text.Style) string { return text.Plans(w, style) })
 			if err != nil || !exitCode {
 				return err
 			}
-			return resultOf(v)
+			return resultOf(w)
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the changed object, as YAML or JSON; - is standard input")
+	files.declare(cmd)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 0 if nothing changes, 3 if there is a change that ends, and 4 if "+
 		"there is one that does not end; 1 and 2 are errors")
 	p.outputFlag(cmd)
@@ -123,74 +127,141 @@ changes nothing, 3 if it has a change that ends, and 4 if it has one that does n
 	return cmd
 }
 
-// resultOf returns the exit code of a plan as an error; nil for 0.
-func resultOf(v plan.Plan) error {
-	switch {
-	case !v.IsChange():
+// resultOf returns the exit code of plans as an error; nil for 0.
+func resultOf(w plan.Whole) error {
+	switch isChange, ends := w.Result(); {
+	case !isChange:
 		return nil
-	case !v.Ends:
+	case !ends:
 		return &resultError{exitNoEnd}
 	}
 	return &resultError{exitChange}
 }
 
-// manifest reads the file of a change.
-func (p *program) manifest(file string) (manifest.Manifest, error) {
-	in := p.streams.In
-	if file != "-" {
-		opened, err := os.Open(file) //nolint:gosec // the user names it
-		if err != nil {
-			return manifest.Manifest{}, err
-		}
-		defer opened.Close() //nolint:errcheck // it is only read
-		in = opened
-	}
-	content, err := io.ReadAll(io.LimitReader(in, mostOfFile+1))
-	if err == nil && len(content) > mostOfFile {
-		err = fmt.Errorf("expected an object of at most %d MiB, and the file is larger", mostOfFile>>20)
-	}
+// planOf returns the plans of changes that are applied at the same moment: by namespace, and then
+// those of configurations.
+func (p *program) planOf(cmd *cobra.Command, objects []manifest.Manifest, from replicaSource, times *planTimes) (w plan.Whole, err error) {
+	byNamespace, configs, err := p.sorted(objects)
 	if err != nil {
-		return manifest.Manifest{}, fmt.Errorf("read %s: %w", file, err)
-	}
-	m, err := manifest.Read(content)
-	if err != nil {
-		return m, fmt.Errorf("%s: %w", file, err)
-	}
-	return m, nil
-}
-
-// planOf returns the plan of a change.
-func (p *program) planOf(cmd *cobra.Command, m manifest.Manifest, from replicaSource, times *planTimes) (plan.Plan, error) {
-	namespace, err := p.namespace()
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	if m.Namespace != "" && p.flags.Namespace != nil && *p.flags.Namespace != "" && m.Namespace != *p.flags.Namespace {
-		return plan.Plan{}, usage("the file has the namespace %s, and --namespace is %s; leave one of them out", m.Namespace, *p.flags.Namespace)
+		return w, err
 	}
 	r, err := p.reader()
 	if err != nil {
-		return plan.Plan{}, err
+		return w, err
 	}
-	scope := observe.Scope{
-		Namespace: cmp.Or(m.Namespace, namespace), Machines: true, Classes: true, Namespaces: true, Leases: true, Nodes: true, Pods: true,
+	measured := p.measuring(from, times)
+	read := func(namespace string) (in plan.Input, err error) {
+		in.Settings = plan.DefaultSettings()
+		in.Snapshot, err = r.Read(cmd.Context(), p.now(), observe.Scope{
+			Namespace: namespace, Machines: true, Classes: true, Namespaces: true, Leases: true, Nodes: true, Pods: true,
+		})
+		if err == nil {
+			in.Durations = measured(cmd.Context(), &in.Snapshot)
+		}
+		return in, err
 	}
-	if m.Kind == manifest.MachineConfig || m.Kind == manifest.KubeletConfig {
-		scope.Namespace = "" // pools have Nodes of all namespaces of the target cluster
+	var plans []plan.Plan
+	for _, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		in, err := read(namespace)
+		if err != nil {
+			return w, err
+		}
+		changes, err := changesIn(in.Snapshot, byNamespace[namespace], namespace)
+		if err != nil {
+			return w, err
+		}
+		of, err := plan.Of(in, changes)
+		if err != nil {
+			return w, err
+		}
+		plans = append(plans, of...)
 	}
-	s, err := r.Read(cmd.Context(), p.now(), scope)
+	if len(configs) > 0 {
+		in, err := read("") // pools have Nodes of all namespaces of the target cluster
+		if err != nil {
+			return w, err
+		}
+		of, err := p.planConfigs(cmd.Context(), in, configs)
+		if err != nil {
+			return w, err
+		}
+		plans = append(plans, of)
+	}
+	w = plan.Together(plans)
+	for _, name := range slices.Sorted(maps.Keys(rolledTwice(plans))) {
+		w.Notes = append(w.Notes, fmt.Sprintf("MachineDeployment %s is changed, and its machines get a configuration, too: these are planned "+
+			"apart, and one rollout does both", name))
+	}
+	return w, nil
+}
+
+// sorted returns objects of namespaces, by these, and configurations, which have none. Errors: an
+// object is there twice, or --namespace is another one.
+func (p *program) sorted(objects []manifest.Manifest) (byNamespace map[string][]manifest.Manifest, configs []manifest.Manifest, err error) {
+	byNamespace = map[string][]manifest.Manifest{}
+	namespace, err := p.namespace()
 	if err != nil {
-		return plan.Plan{}, err
+		return nil, nil, err
 	}
-	in := plan.Input{Snapshot: s, Settings: plan.DefaultSettings()}
-	in.Durations = times.over(p.durations(cmd.Context(), &in.Snapshot, from, times))
-	switch m.Kind {
-	case manifest.MachineDeployment:
-		return planDeployment(in, m, cmp.Or(m.Namespace, namespace))
-	case manifest.MachineClass:
-		return planClass(in, m, cmp.Or(m.Namespace, namespace))
+	given := ""
+	if p.flags.Namespace != nil {
+		given = *p.flags.Namespace
 	}
-	return p.planConfig(cmd.Context(), in, m) // manifest has refused all others
+	known := map[string]bool{}
+	for _, m := range objects {
+		isConfig := m.Kind == manifest.MachineConfig || m.Kind == manifest.KubeletConfig
+		switch {
+		case isConfig:
+			m.Namespace = ""
+			configs = append(configs, m)
+		case m.Namespace != "" && given != "" && m.Namespace != given:
+			return nil, nil, usage("%s in the file has the namespace %s, and --namespace is %s; leave one of them out", m.Name, m.Namespace, given)
+		default:
+			m.Namespace = cmp.Or(m.Namespace, namespace)
+			byNamespace[m.Namespace] = append(byNamespace[m.Namespace], m)
+		}
+		if known[m.String()] {
+			return nil, nil, fmt.Errorf("expected each object once, and %s is in the files twice; remove one of them", m)
+		}
+		known[m.String()] = true
+	}
+	return byNamespace, configs, nil
+}
+
+// rolledTwice returns the MachineDeployments that have a plan, and get a configuration by another
+// one.
+func rolledTwice(plans []plan.Plan) map[string]bool {
+	changed, both := map[string]bool{}, map[string]bool{}
+	for _, of := range plans {
+		if of.Kind == view.KindDeployment && of.IsChange() {
+			changed[of.Namespace+"/"+of.Name] = true
+		}
+	}
+	for _, of := range plans {
+		for _, pool := range of.Pools {
+			if changed[pool.By] {
+				both[pool.By] = true
+			}
+		}
+	}
+	return both
+}
+
+// measuring returns what adds durations to a snapshot: they are read once.
+func (p *program) measuring(from replicaSource, times *planTimes) func(context.Context, *view.Snapshot) plan.Durations {
+	var durations plan.Durations
+	var missing []view.Missing
+	isRead := false
+	return func(ctx context.Context, s *view.Snapshot) plan.Durations {
+		if !isRead {
+			before := len(s.Missing)
+			durations = times.over(p.durations(ctx, s, from, times))
+			missing, isRead = slices.Clone(s.Missing[before:]), true
+			return durations
+		}
+		s.Missing = append(s.Missing, missing...)
+		return durations
+	}
 }
 
 // durations reads what replicas have measured. With all times of flags it reads nothing.
@@ -248,44 +319,54 @@ func invalid(m manifest.Manifest, errs field.ErrorList) error {
 		errors.Join(all...))
 }
 
-// planDeployment returns the plan of a change of a MachineDeployment.
-func planDeployment(in plan.Input, m manifest.Manifest, namespace string) (plan.Plan, error) {
-	var before *v1alpha1.MachineDeployment
-	if i := slices.IndexFunc(in.Snapshot.Deployments, func(d *v1alpha1.MachineDeployment) bool { return d.Name == m.Name }); i >= 0 {
-		before = in.Snapshot.Deployments[i]
-	}
-	after, err := manifest.Apply(m, before)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	after.Namespace = namespace
-	if before != nil && before.DeletionTimestamp != nil {
-		return plan.Plan{}, fmt.Errorf("machinedeployment %s is being deleted: a change has no effect any more; wait until it is gone", m.Name)
-	}
-	if err := invalid(m, validation.ValidateMachineDeployment(after)); err != nil {
-		return plan.Plan{}, err
-	}
-	return plan.OfDeployment(in, plan.Change{Before: before, After: after})
-}
-
-// planClass returns the plan of a change of a MachineClass.
-func planClass(in plan.Input, m manifest.Manifest, namespace string) (plan.Plan, error) {
-	for _, missing := range in.Snapshot.Missing {
-		if missing.What == view.MissingClasses {
-			return plan.Plan{}, fmt.Errorf("MachineClasses cannot be read: %s; it needs the right to %s", missing.Why, missing.Right)
+// changesIn returns the changes of the objects of a namespace.
+func changesIn(s view.Snapshot, objects []manifest.Manifest, namespace string) (all plan.Changes, err error) {
+	for _, m := range objects {
+		switch m.Kind {
+		case manifest.MachineDeployment:
+			var c plan.Change
+			if c.Before, c.After, err = changed(m, s.Deployments); err != nil {
+				return all, err
+			}
+			c.After.Namespace = namespace
+			if c.Before != nil && c.Before.DeletionTimestamp != nil {
+				return all, fmt.Errorf("machinedeployment %s is being deleted: a change has no effect any more; wait until it is gone", m.Name)
+			}
+			if err := invalid(m, validation.ValidateMachineDeployment(c.After)); err != nil {
+				return all, err
+			}
+			all.Deployments = append(all.Deployments, c)
+		case manifest.MachineClass:
+			for _, missing := range s.Missing {
+				if missing.What == view.MissingClasses {
+					return all, fmt.Errorf("MachineClasses cannot be read: %s; it needs the right to %s", missing.Why, missing.Right)
+				}
+			}
+			var c plan.ClassChange
+			if c.Before, c.After, err = changed(m, s.Classes); err != nil {
+				return all, err
+			}
+			c.After.Namespace = namespace
+			if err := invalid(m, validation.ValidateMachineClass(c.After)); err != nil {
+				return all, err
+			}
+			all.Classes = append(all.Classes, c)
 		}
 	}
-	var before *v1alpha1.MachineClass
-	if i := slices.IndexFunc(in.Snapshot.Classes, func(c *v1alpha1.MachineClass) bool { return c.Name == m.Name }); i >= 0 {
-		before = in.Snapshot.Classes[i]
+	return all, nil
+}
+
+// named is a pointer to an object of the API.
+type named[T any] interface {
+	*T
+	GetName() string
+}
+
+// changed returns the object of a manifest before and after the change.
+func changed[T any, P named[T]](m manifest.Manifest, all []P) (before, after P, err error) {
+	if i := slices.IndexFunc(all, func(o P) bool { return o.GetName() == m.Name }); i >= 0 {
+		before = all[i]
 	}
-	after, err := manifest.Apply(m, before)
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	after.Namespace = namespace
-	if err := invalid(m, validation.ValidateMachineClass(after)); err != nil {
-		return plan.Plan{}, err
-	}
-	return plan.OfClass(in, plan.ClassChange{Before: before, After: after}), nil
+	after, err = manifest.Apply(m, (*T)(before))
+	return before, after, err
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/plan/manifest"
 )
 
-// planConfig returns the plan of a change of a MachineConfig or a KubeletConfig.
-func (p *program) planConfig(ctx context.Context, in plan.Input, m manifest.Manifest) (plan.Plan, error) {
+// planConfigs returns the plan of changes of MachineConfigs and KubeletConfigs.
+func (p *program) planConfigs(ctx context.Context, in plan.Input, changes []manifest.Manifest) (plan.Plan, error) {
 	_, target, err := p.connect(p)
 	if err != nil {
 		return plan.Plan{}, err
 	}
 	if target == nil {
-		return plan.Plan{}, fmt.Errorf("a %s is in the target cluster, and --no-target is set; leave it out", m.Kind)
+		return plan.Plan{}, fmt.Errorf("a %s is in the target cluster, and --no-target is set; leave it out", changes[0].Kind)
 	}
 	client, err := fleetclient.NewForConfig(target)
 	if err != nil {
@@ -36,25 +36,20 @@ func (p *program) planConfig(ctx context.Context, in plan.Input, m manifest.Mani
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	var c configs.Change
-	if m.Kind == manifest.MachineConfig {
-		c.ConfigBefore, c.ConfigAfter, err = changed(m, objects.MachineConfigs, func(o *fleetv1alpha1.MachineConfig) string { return o.Name })
-	} else {
-		c.KubeletBefore, c.KubeletAfter, err = changed(m, objects.KubeletConfigs, func(o *fleetv1alpha1.KubeletConfig) string { return o.Name })
+	var all []configs.Change
+	for _, m := range changes {
+		var c configs.Change
+		if m.Kind == manifest.MachineConfig {
+			c.ConfigBefore, c.ConfigAfter, err = changed(m, objects.MachineConfigs)
+		} else {
+			c.KubeletBefore, c.KubeletAfter, err = changed(m, objects.KubeletConfigs)
+		}
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		all = append(all, c)
 	}
-	if err != nil {
-		return plan.Plan{}, err
-	}
-	return configs.Of(in, objects, c)
-}
-
-// changed returns the object of a manifest before and after the change.
-func changed[T any](m manifest.Manifest, all []*T, name func(*T) string) (before, after *T, err error) {
-	if i := slices.IndexFunc(all, func(o *T) bool { return name(o) == m.Name }); i >= 0 {
-		before = all[i]
-	}
-	after, err = manifest.Apply(m, before)
-	return before, after, err
+	return configs.Of(in, objects, all...)
 }
 
 // configObjects reads what configurations depend on.

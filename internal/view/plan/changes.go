@@ -16,6 +16,8 @@ import (
 
 // FieldChange is a field that differs.
 type FieldChange struct {
+	// Of is the object, where changes of several are planned together.
+	Of string `json:"of,omitempty"`
 	// Path of the field, as in spec.template.spec.class.name.
 	Path string `json:"path"`
 	// Before and After are the values as JSON, "" for none, cut where they are long.

@@ -15,7 +15,9 @@ import (
 type Plan struct {
 	view.Object
 
-	// Creates reports whether the object does not exist yet.
+	// With are objects whose changes are planned in this plan, too: configurations of the same pools.
+	With []view.Object `json:"with,omitempty"`
+	// Creates reports whether the object does not exist yet, and those With it.
 	Creates bool `json:"creates,omitempty"`
 	// Changes are the fields that differ, each with its effect.
 	Changes []FieldChange `json:"changes"`
@@ -42,6 +44,8 @@ type Plan struct {
 	// Notes are remarks about the change, and about what is not known.
 	Notes   []string       `json:"notes,omitempty"`
 	Missing []view.Missing `json:"missing,omitempty"`
+	// VMChanges are when VMs begin to exist and are gone, those that exist before at 0.
+	VMChanges []VMChange `json:"-"`
 }
 
 // IsChange reports whether the change is one: the object is created, or a field of it differs.
@@ -176,6 +180,8 @@ type Time struct {
 	P90    metav1.Duration `json:"p90"`
 	// Source says where durations are from, and what is missing.
 	Source string `json:"source,omitempty"`
+	// Runs are the totals that Median and P90 are computed from, each of another run.
+	Runs []time.Duration `json:"-"`
 }
 
 // Settings are those of the fleet that a plan depends on.
@@ -241,8 +247,7 @@ func OfDeployment(in Input, c Change) (Plan, error) {
 	if count > 0 {
 		totals = totals[1:]
 	}
-	slices.Sort(totals)
-	p.Time.Median, p.Time.P90 = metav1.Duration{Duration: totals[len(totals)/2]}, metav1.Duration{Duration: totals[len(totals)*9/10]}
+	p.Time = TimeOf(totals, in.Durations.Source)
 	return p, nil
 }
 

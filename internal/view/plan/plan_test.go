@@ -148,7 +148,7 @@ func TestP90IsThatOfTheWholeChange(t *testing.T) {
 	if p.Time.P90.Duration <= p.Time.Median.Duration || p.Time.P90.Duration >= most {
 		t.Errorf("median %s, p90 %s, and %s if each step took its p90", p.Time.Median.Duration, p.Time.P90.Duration, most)
 	}
-	if again := changed(t, in, d, useClass("large")); again.Time != p.Time {
+	if again := changed(t, in, d, useClass("large")); !slices.Equal(again.Time.Runs, p.Time.Runs) {
 		t.Errorf("another time is %+v, and was %+v", again.Time, p.Time)
 	}
 }
@@ -217,4 +217,38 @@ func TestEveryChangeHasAPlan(t *testing.T) {
 			t.Fatalf("got %+v, ends %t, waits for %q", m, p.Ends, p.Waits)
 		}
 	})
+}
+
+// TestObjectsAreAppliedTogether: a MachineDeployment gets VMs of a class of the same files, the VMs
+// of all at the same moment are counted, and the time is that of the slowest in each run.
+func TestObjectsAreAppliedTogether(t *testing.T) {
+	in, d := standing(t, 3, nil)
+	in.Durations.Run = Distribution{{From: time.Minute, UpTo: 9 * time.Minute, Count: 1}}
+	replaced, created := d.DeepCopy(), d.DeepCopy()
+	replaced.Spec.Template.Spec.Class.Name = "huge"
+	created.Name, created.UID, created.Spec.Replicas = "spot", "", 2
+	huge := class("huge", "zone-b")
+	huge.Namespace = d.Namespace
+	plans, err := Of(in, Changes{
+		Classes: []ClassChange{{After: huge}}, Deployments: []Change{{Before: d, After: replaced}, {After: created}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(plans) != 3 || !strings.Contains(strings.Join(plans[0].Notes, " "), "MachineDeployment workers wait for it") {
+		t.Fatalf("got %+v", plans)
+	}
+	counted(t, plans[1], Machines{Before: 3, After: 3, Created: 3, Deleted: 3, Most: 4, Surge: 1, Least: 3})
+	w := Together(plans)
+	zones := []Zone{{Name: "zone-a", Before: 2, After: 2, Most: 4}, {Name: "zone-b", Before: 1, After: 3, Most: 3}}
+	if w.VMs != (VMs{Before: 3, After: 5}) || w.Most != 6 || !slices.Equal(w.Zones, zones) {
+		t.Errorf("VMs %+v, at once %d, zones %+v", w.VMs, w.Most, w.Zones)
+	}
+	if alone := max(plans[1].Time.Median.Duration, plans[2].Time.Median.Duration); w.Time.Median.Duration < alone || !w.Ends || !w.Time.Known {
+		t.Errorf("it takes %+v, and the slowest alone %s", w.Time, alone)
+	}
+	plans[1].Time.Known, plans[2].Ends = false, false
+	if w := Together(plans); w.Time.Known || w.Ends {
+		t.Errorf("with one of which it is not known: %+v, ends %t", w.Time, w.Ends)
+	}
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,20 +27,19 @@ type record struct {
 	// looked counts machines that passes have looked at.
 	looked int
 
-	exist, before        int // machines
-	vms, vmsBefore, most int
-	least, available     int // available machines; the least is -1 before the first moment
-	zones                map[string]*Zone
-	zoneOfMachine        map[types.UID]string
-	hasVM                map[types.UID]bool // machines of which a VM exists, or is being created
-	isNew                map[types.UID]bool // machines that were created
-	deleted              map[types.UID]bool
-	updated              map[types.UID]bool // in place
+	exist, before    int // machines
+	vmChanges        []VMChange
+	least, available int // available machines; the least is -1 before the first moment
+	zoneOfMachine    map[types.UID]string
+	hasVM            map[types.UID]bool // machines of which a VM exists, or is being created
+	isNew            map[types.UID]bool // machines that were created
+	deleted          map[types.UID]bool
+	updated          map[types.UID]bool // in place
 }
 
 func newRecord() record {
 	return record{
-		isTimed: true, least: -1, setWaits: map[string]string{}, zones: map[string]*Zone{}, zoneOfMachine: map[types.UID]string{},
+		isTimed: true, least: -1, setWaits: map[string]string{}, zoneOfMachine: map[types.UID]string{},
 		hasVM: map[types.UID]bool{}, isNew: map[types.UID]bool{},
 		deleted: map[types.UID]bool{}, updated: map[types.UID]bool{},
 	}
@@ -69,9 +67,8 @@ func (w *world) enters(m *v1alpha1.Machine, zone string, existed bool) {
 	}
 	w.before++
 	if m.Spec.ProviderID != "" {
-		w.getsVM(m)
-		w.vmsBefore++
-		w.zones[zone].Before++
+		w.hasVM[m.UID] = true
+		w.vmChanges = append(w.vmChanges, VMChange{Zone: zone, By: 1, Existed: true})
 	}
 }
 
@@ -80,23 +77,15 @@ func (w *world) getsVM(m *v1alpha1.Machine) {
 	if w.hasVM[m.UID] {
 		return
 	}
-	zone := w.zone(m)
-	if w.zones[zone] == nil {
-		w.zones[zone] = &Zone{Name: zone}
-	}
-	z := w.zones[zone]
 	w.hasVM[m.UID] = true
-	w.vms++
-	z.After++
-	w.most, z.Most = max(w.most, w.vms), max(z.Most, z.After)
+	w.vmChanges = append(w.vmChanges, VMChange{After: w.now.Sub(w.begun), Zone: w.zone(m), By: 1})
 }
 
 // leaves counts a machine that is gone, with its VM if it has one.
 func (w *world) leaves(m *v1alpha1.Machine) {
 	w.exist--
 	if w.hasVM[m.UID] {
-		w.vms--
-		w.zones[w.zone(m)].After--
+		w.vmChanges = append(w.vmChanges, VMChange{After: w.now.Sub(w.begun), Zone: w.zone(m), By: -1})
 	}
 }
 
@@ -150,8 +139,10 @@ func (w *world) plan() Plan {
 	if p.Steps == nil {
 		p.Steps = []Step{}
 	}
-	p.Machines = Machines{Before: w.before, After: w.exist, Most: w.most, Least: max(w.least, 0)}
-	p.VMs = VMs{Before: w.vmsBefore, After: w.vms}
+	p.Machines = Machines{Before: w.before, After: w.exist, Least: max(w.least, 0)}
+	var zones []Zone
+	p.VMs, p.Machines.Most, zones = CountVMs(w.vmChanges)
+	p.VMChanges = w.vmChanges
 	for _, m := range w.machinesByName() {
 		switch {
 		case w.isNew[m.UID] || m.DeletionTimestamp != nil:
@@ -171,10 +162,10 @@ func (w *world) plan() Plan {
 	if w.change.Before != nil {
 		replicas = max(replicas, w.change.Before.Spec.Replicas)
 	}
-	p.Machines.Surge = max(w.most-int(replicas), 0)
-	for _, name := range slices.Sorted(maps.Keys(w.zones)) {
-		if z := w.zones[name]; z.Before != z.After || z.Most != z.Before || len(w.isNew)+len(w.deleted) > 0 {
-			p.Zones = append(p.Zones, *z)
+	p.Machines.Surge = max(p.Machines.Most-int(replicas), 0)
+	for _, z := range zones {
+		if z.Before != z.After || z.Most != z.Before || len(w.isNew)+len(w.deleted) > 0 {
+			p.Zones = append(p.Zones, z)
 		}
 	}
 	if !p.Ends {

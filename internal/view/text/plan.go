@@ -13,8 +13,55 @@ import (
 // planSteps is how many rows of steps are shown without Wide: the first ones.
 const planSteps = 20
 
-// Plan renders what a change would do.
-func Plan(p plan.Plan, s Style) string {
+// Plans renders what changes would do that are applied at the same moment.
+func Plans(w plan.Whole, s Style) string {
+	var b strings.Builder
+	objects := 0
+	for i, p := range w.Plans {
+		if i > 0 {
+			b.WriteString("\n---\n")
+		}
+		b.WriteString(planned(p, s))
+		objects += 1 + len(p.With)
+	}
+	if len(w.Plans) > 1 {
+		fmt.Fprintf(&b, "\n---\nAll %d objects together:\n", objects)
+		if len(w.Zones) > 0 {
+			vms := fmt.Sprintf("VMs of these: %d before, %d after, %d at once at most.", w.VMs.Before, w.VMs.After, w.Most)
+			b.WriteString(s.wrapped(vms, 0) + "\n")
+		}
+		b.WriteString(s.planTime(together(w)) + "\n")
+		s.planZones(&b, w.Zones)
+	}
+	s.planNotes(&b, w.Notes)
+	return b.String() + s.missing(w.Missing)
+}
+
+// together returns a plan that has the time of all.
+func together(w plan.Whole) plan.Plan {
+	all := plan.Plan{Ends: w.Ends, Time: w.Time, Missing: w.Missing}
+	for _, p := range w.Plans {
+		if !p.Ends && all.Waits == "" {
+			all.Waits = p.Waits + " (" + planName(p) + ")"
+		}
+		if !p.Time.Known {
+			all.Pools = append(all.Pools, p.Pools...)
+		}
+	}
+	return all
+}
+
+// planName returns the objects of a plan.
+func planName(p plan.Plan) string {
+	var names []string
+	for _, o := range append([]view.Object{p.Object}, p.With...) {
+		names = append(names, o.Kind+" "+strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"))
+	}
+	return strings.Join(names, ", ")
+}
+
+// planned renders a plan, without what could not be read.
+func planned(p plan.Plan, s Style) string {
 	var b strings.Builder
 	what := "is changed"
 	switch {
@@ -23,7 +70,10 @@ func Plan(p plan.Plan, s Style) string {
 	case !p.IsChange():
 		what = "has no change"
 	}
-	fmt.Fprintf(&b, "%s %s %s. %s.\n", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), what, s.wrapped(p.Summary, 0))
+	if len(p.With) > 0 {
+		what = strings.NewReplacer("is", "are", "has", "have").Replace(what)
+	}
+	fmt.Fprintf(&b, "%s %s. %s.\n", planName(p), what, s.wrapped(p.Summary, 0))
 	if m := p.Machines; m.Before+m.After > 0 || len(p.Pools) == 0 {
 		b.WriteString(s.wrapped(planVMs(p), 0) + "\n")
 	}
@@ -42,13 +92,17 @@ func Plan(p plan.Plan, s Style) string {
 		}
 	}
 	s.planSteps(&b, p)
-	if len(p.Notes) > 0 {
+	s.planNotes(&b, p.Notes)
+	return b.String()
+}
+
+func (s Style) planNotes(b *strings.Builder, notes []string) {
+	if len(notes) > 0 {
 		b.WriteString("\nNotes:\n")
-		for _, note := range p.Notes {
-			fmt.Fprintf(&b, "  %s\n", s.wrapped(note, 2))
-		}
 	}
-	return b.String() + s.missing(p.Missing)
+	for _, note := range notes {
+		fmt.Fprintf(b, "  %s\n", s.wrapped(note, 2))
+	}
 }
 
 // planVMs returns how many VMs there are.
@@ -133,7 +187,7 @@ func effects() map[plan.Effect]string {
 func (s Style) planChanges(b *strings.Builder, all []plan.FieldChange) {
 	var rows [][]cell
 	for _, c := range all {
-		cells := row(c.Path, orNone(c.Before), orNone(c.After), effects()[c.Effect])
+		cells := row(strings.TrimPrefix(c.Of+": "+c.Path, ": "), orNone(c.Before), orNone(c.After), effects()[c.Effect])
 		if c.Effect == plan.Replaces {
 			cells[3].level = view.Warning
 		}

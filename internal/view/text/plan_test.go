@@ -84,7 +84,7 @@ func TestWhyTimesAreMissing(t *testing.T) {
 		"no source": {plan.Plan{Creates: true, Ends: true, Time: minute}, "Time: 1m (median), 1m (nine in ten).\n"},
 		"no end":    {plan.Plan{Creates: true, Time: minute, Waits: "rain"}, "\nIt does not end: it waits for rain.\n"},
 	} {
-		got := text.Plan(tc.of, text.Style{})
+		got := text.Plans(plan.Together([]plan.Plan{tc.of}), text.Style{})
 		if !strings.Contains(got, tc.want) || strings.Contains(got, "by .") || tc.of.Waits != "" && strings.Contains(got, "Time:") {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
@@ -97,5 +97,5 @@ func planned(t *testing.T, s view.Snapshot, times plan.Durations, c plan.Change,
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text.Plan(p, style)
+	return text.Plans(plan.Together([]plan.Plan{p}), style)
 }

@@ -1,8 +1,10 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,22 +27,26 @@ type planner struct {
 	objects Objects // before the change
 	members candidates.Membership
 	plan    plan.Plan
+	times   []plan.Time // of each pool
 }
 
-// Of returns the plan of a change. Errors: the simulation does not end, which is a defect.
-func Of(in plan.Input, o Objects, c Change) (plan.Plan, error) {
+// Of returns the plan of changes that are applied at the same moment, of which there is one at
+// least. Errors: the simulation does not end, which is a defect.
+func Of(in plan.Input, o Objects, changes ...Change) (plan.Plan, error) {
 	p := planner{in: in, objects: o, members: candidates.Members(o.Pools, in.Snapshot.Nodes, referring(in.Snapshot, o.Pools))}
-	p.plan = plan.Plan{
-		Steps: []plan.Step{}, Ends: true, Missing: in.Snapshot.Missing, Time: plan.Time{Known: true, Source: in.Durations.Source},
+	p.plan = plan.Plan{Changes: []plan.FieldChange{}, Steps: []plan.Step{}, Ends: true, Creates: true, Missing: in.Snapshot.Missing}
+	changed := o
+	for i, c := range changes {
+		p.describe(c, len(changes) > 1)
+		if c.KubeletAfter != nil && c.KubeletBefore == nil {
+			c.KubeletAfter = c.KubeletAfter.DeepCopy()
+			c.KubeletAfter.CreationTimestamp = metav1.NewTime(in.Snapshot.Now) // the oldest is folded first
+			changes[i] = c
+		}
+		changed = changed.applied(c)
 	}
-	p.describe(c)
-	if c.KubeletAfter != nil && c.KubeletBefore == nil {
-		c.KubeletAfter = c.KubeletAfter.DeepCopy()
-		c.KubeletAfter.CreationTimestamp = metav1.NewTime(in.Snapshot.Now) // the oldest is folded first
-	}
-	changed := o.applied(c)
 	nodes := 0
-	for _, pool := range affected(o.Pools, c) {
+	for _, pool := range affected(o.Pools, changes) {
 		of, err := p.pool(changed, pool)
 		if err != nil {
 			return p.plan, err
@@ -50,10 +56,13 @@ func Of(in plan.Input, o Objects, c Change) (plan.Plan, error) {
 			nodes += of.Nodes
 		}
 	}
-	slices.SortStableFunc(p.plan.Steps, func(a, b plan.Step) int { return int(a.After.Duration - b.After.Duration) })
+	slices.SortStableFunc(p.plan.Steps, func(a, b plan.Step) int { return cmp.Compare(a.After.Duration, b.After.Duration) })
+	p.plan.VMs, p.plan.Machines.Most, p.plan.Zones = plan.CountVMs(p.plan.VMChanges)
+	p.plan.Time = plan.Longest(p.times...) // pools are brought to their targets at the same time
+	p.plan.Time.Source = in.Durations.Source
 	switch {
 	case len(p.plan.Pools) == 0:
-		p.plan.Summary = "Nodes: none, because no MachineConfigPool selects it"
+		p.plan.Summary = "Nodes: none, because no MachineConfigPool selects " + map[bool]string{true: "it", false: "them"}[len(changes) == 1]
 	case nodes == 0:
 		p.plan.Summary = "Nodes: no Node gets another configuration"
 	default:
@@ -62,47 +71,66 @@ func Of(in plan.Input, o Objects, c Change) (plan.Plan, error) {
 	return p.plan, nil
 }
 
-// describe records what is changed. Values are left out: contents of files may be secret.
-func (p *planner) describe(c Change) {
-	changes := []plan.FieldChange{}
-	if c.ConfigAfter != nil {
-		p.plan.Object, p.plan.Creates = view.Object{Kind: "MachineConfig", Name: c.ConfigAfter.Name}, c.ConfigBefore == nil
-	} else {
-		p.plan.Object, p.plan.Creates = view.Object{Kind: "KubeletConfig", Name: c.KubeletAfter.Name}, c.KubeletBefore == nil
+// describe records what is changed, alone or as one of several. Values are left out: contents of
+// files may be secret.
+func (p *planner) describe(c Change, isOneOfSeveral bool) {
+	var fields []plan.FieldChange
+	of, creates := view.Object{Kind: "MachineConfig"}, false
+	switch {
+	case c.ConfigAfter != nil:
+		of.Name, creates = c.ConfigAfter.Name, c.ConfigBefore == nil
+	default:
+		of.Kind, of.Name, creates = "KubeletConfig", c.KubeletAfter.Name, c.KubeletBefore == nil
 	}
 	switch {
+	case creates && isOneOfSeveral:
+		fields = []plan.FieldChange{{Path: "metadata.name", After: strconv.Quote(of.Name), Effect: plan.Configures}}
+	case creates:
 	case c.ConfigBefore != nil:
-		changes = plan.FieldChanges(c.ConfigBefore, c.ConfigAfter, configures[v1alpha1.MachineConfig])
-	case c.KubeletBefore != nil:
-		changes = plan.FieldChanges(c.KubeletBefore, c.KubeletAfter, configures[v1alpha1.KubeletConfig])
+		fields = plan.FieldChanges(c.ConfigBefore, c.ConfigAfter, configures[v1alpha1.MachineConfig])
+	default:
+		fields = plan.FieldChanges(c.KubeletBefore, c.KubeletAfter, configures[v1alpha1.KubeletConfig])
 	}
-	for i, change := range changes {
+	for _, change := range fields {
 		if strings.HasPrefix(change.Path, "spec.config") {
-			changes[i].Before, changes[i].After = "", ""
+			change.Before, change.After = "", ""
 		}
+		if isOneOfSeveral {
+			change.Of = of.Kind + " " + of.Name
+		}
+		p.plan.Changes = append(p.plan.Changes, change)
 	}
-	p.plan.Changes = changes
+	p.plan.Creates = p.plan.Creates && creates
+	if p.plan.Object == (view.Object{}) {
+		p.plan.Object = of
+		return
+	}
+	p.plan.With = append(p.plan.With, of)
 }
 
 // configures is the effect of each field of a configuration.
 func configures[T any]([]string, *T) plan.Effect { return plan.Configures }
 
-// affected returns the pools that a change concerns, by name.
-func affected(pools []*v1alpha1.MachineConfigPool, c Change) (all []*v1alpha1.MachineConfigPool) {
+// affected returns the pools that changes concern, by name.
+func affected(pools []*v1alpha1.MachineConfigPool, changes []Change) (all []*v1alpha1.MachineConfigPool) {
 	var names []string
-	if c.ConfigAfter != nil {
-		var before *metav1.ObjectMeta
-		if c.ConfigBefore != nil {
-			before = &c.ConfigBefore.ObjectMeta
+	var folded []*v1alpha1.KubeletConfig
+	for _, c := range changes {
+		if c.ConfigAfter != nil {
+			var before *metav1.ObjectMeta
+			if c.ConfigBefore != nil {
+				before = &c.ConfigBefore.ObjectMeta
+			}
+			names = append(names, merge.Affected(pools, before, &c.ConfigAfter.ObjectMeta)...)
 		}
-		names = merge.Affected(pools, before, &c.ConfigAfter.ObjectMeta)
+		for _, config := range []*v1alpha1.KubeletConfig{c.KubeletBefore, c.KubeletAfter} {
+			if config != nil {
+				folded = append(folded, config)
+			}
+		}
 	}
 	for _, pool := range pools {
-		isFolded := false
-		for _, config := range []*v1alpha1.KubeletConfig{c.KubeletBefore, c.KubeletAfter} {
-			isFolded = isFolded || config != nil && len(fold.Select(pool, []*v1alpha1.KubeletConfig{config})) > 0
-		}
-		if isFolded || slices.Contains(names, pool.Name) {
+		if len(fold.Select(pool, folded)) > 0 || slices.Contains(names, pool.Name) {
 			all = append(all, pool)
 		}
 	}
@@ -203,18 +231,11 @@ func (p *planner) byDeployment(pool *v1alpha1.MachineConfigPool, d *machinev1alp
 	}
 	p.plan.Steps = append(p.plan.Steps, rolled.Steps...)
 	p.plan.Blocked, p.plan.InForce = append(p.plan.Blocked, rolled.Blocked...), append(p.plan.InForce, rolled.InForce...)
-	p.plan.Zones, p.plan.Machines = append(p.plan.Zones, rolled.Zones...), rolled.Machines
-	p.plan.VMs = rolled.VMs
-	p.plan.Ends, p.plan.Waits = p.plan.Ends && rolled.Ends, rolled.Waits
-	p.longest(rolled.Time)
+	p.plan.VMChanges = append(p.plan.VMChanges, rolled.VMChanges...)
+	p.plan.Machines.Add(rolled.Machines)
+	p.plan.Ends, p.plan.Waits = p.plan.Ends && rolled.Ends, cmp.Or(p.plan.Waits, rolled.Waits)
+	p.times = append(p.times, rolled.Time)
 	return nil
-}
-
-// longest records the time of a pool: pools are brought to their targets at the same time.
-func (p *planner) longest(t plan.Time) {
-	p.plan.Time.Known = p.plan.Time.Known && t.Known
-	p.plan.Time.Median.Duration = max(p.plan.Time.Median.Duration, t.Median.Duration)
-	p.plan.Time.P90.Duration = max(p.plan.Time.P90.Duration, t.P90.Duration)
 }
 
 // podsOn returns the pods of a Node.

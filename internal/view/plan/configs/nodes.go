@@ -67,11 +67,9 @@ func (p *planner) byDaemons(pool *v1alpha1.MachineConfigPool, target *v1alpha1.R
 			p.plan.Waits = fmt.Sprintf("%d Nodes of pool %s that are not available, or have no daemon: %s", len(waiting), pool.Name, waiting[0])
 		}
 	}
-	slices.Sort(took)
-	p.longest(plan.Time{
-		Known:  p.isTimed(target, nodes),
-		Median: metav1.Duration{Duration: took[len(took)/2]}, P90: metav1.Duration{Duration: took[len(took)*9/10]},
-	})
+	of := plan.TimeOf(took, "")
+	of.Known = p.isTimed(target, nodes)
+	p.times = append(p.times, of)
 	return nil
 }
 

@@ -45,42 +45,68 @@ type Manifest struct {
 	content []byte // JSON, without status
 }
 
-// Read returns the object in a file, which is YAML or JSON. Errors: it has none, or several, or one
-// of another kind, or without a name.
-func Read(content []byte) (Manifest, error) {
+// String returns the object as people name it.
+func (m Manifest) String() string {
+	return m.Kind + " " + strings.TrimPrefix(m.Namespace+"/"+m.Name, "/")
+}
+
+// IsPlanned reports whether there are plans for the kind.
+func (m Manifest) IsPlanned() bool { return versions()[m.Kind] != "" }
+
+// Kinds returns the kinds that there are plans for, as text.
+func Kinds() string {
+	return strings.Join([]string{MachineDeployment, MachineClass, MachineConfig, KubeletConfig}, ", ")
+}
+
+// Read returns the objects in a file, which is YAML or JSON, with those of its lists, and also
+// those of kinds that there are no plans for. Errors: it cannot be read, or an object has no kind
+// or name.
+func Read(content []byte) (all []Manifest, err error) {
 	documents, err := documentsIn(content)
-	switch {
-	case err != nil:
-		return Manifest{}, err
-	case len(documents) == 0:
-		return Manifest{}, errors.New("expected an object as YAML or JSON, and the file has none")
-	case len(documents) > 1:
-		return Manifest{}, fmt.Errorf(
-			"expected one object, and the file has %d; have a plan of one change after the other, each in its own file", len(documents))
+	for _, document := range documents {
+		var of []Manifest
+		of, err = objectsIn(document)
+		if err != nil {
+			break
+		}
+		all = append(all, of...)
 	}
+	return all, err
+}
+
+// objectsIn returns the object of a document, or those of its list.
+func objectsIn(document []byte) (all []Manifest, err error) {
 	var head struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
+
+		Items []json.RawMessage `json:"items"`
 	}
-	if err := json.Unmarshal(documents[0], &head); err != nil {
-		return Manifest{}, fmt.Errorf("expected an object with apiVersion, kind and metadata: %w", err)
+	if err := json.Unmarshal(document, &head); err != nil {
+		return nil, fmt.Errorf("expected an object with apiVersion, kind and metadata: %w", err)
 	}
 	m := Manifest{Kind: head.Kind, Namespace: head.Namespace, Name: head.Name}
-	version, known := versions()[head.Kind]
-	kinds := []string{MachineDeployment, MachineClass, MachineConfig, KubeletConfig}
-	switch {
-	case strings.HasSuffix(head.Kind, "List"):
-		return m, fmt.Errorf("expected one object, and the file has a %s; have a plan of each of its items in its own file", head.Kind)
-	case !known:
-		return m, fmt.Errorf("expected an object of the kind %s, and the file has the kind %q; there are no plans for others",
-			strings.Join(kinds, ", "), head.Kind)
-	case head.APIVersion != version:
-		return m, fmt.Errorf("expected apiVersion %s of the kind %s, and the file has %q", version, head.Kind, head.APIVersion)
+	switch version := versions()[head.Kind]; {
+	case head.Kind == "":
+		return nil, errors.New("expected an object with apiVersion, kind and metadata, and there is one without kind")
+	case strings.HasSuffix(head.Kind, "List") && head.Name == "":
+		for _, item := range head.Items {
+			of, err := objectsIn(item)
+			if err != nil {
+				return nil, fmt.Errorf("in the items of a %s: %w", head.Kind, err)
+			}
+			all = append(all, of...)
+		}
+		return all, nil
 	case head.Name == "":
-		return m, errors.New("expected metadata.name in the file; a name that the API server generates is not known before")
+		return nil, fmt.Errorf("expected metadata.name of a %s in the file; a name that the API server generates is not known before", head.Kind)
+	case !m.IsPlanned():
+		return []Manifest{m}, nil
+	case head.APIVersion != version:
+		return nil, fmt.Errorf("expected apiVersion %s of the kind %s, and the file has %q", version, head.Kind, head.APIVersion)
 	}
-	m.content, err = withoutStatus(documents[0])
-	return m, err
+	m.content, err = withoutStatus(document)
+	return []Manifest{m}, err
 }
 
 // documentsIn returns the documents of a file as JSON, without empty ones.

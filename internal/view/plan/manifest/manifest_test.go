@@ -19,13 +19,45 @@ spec:
 status: {replicas: 9}
 `
 
+// read returns the object in a file that has one.
+func read(t *testing.T, content string) Manifest {
+	t.Helper()
+	all, err := Read([]byte(content))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("got %v, %v; want one object", all, err)
+	}
+	return all[0]
+}
+
+// TestFilesWithSeveralObjects: documents and items of lists, also those without plans.
+func TestFilesWithSeveralObjects(t *testing.T) {
+	const item = "{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: prod}}"
+	for name, tc := range map[string]struct{ file, want string }{
+		"none":      {"# nothing\n---\n", ""},
+		"documents": {file + "---" + file + "---\n" + item, "MachineDeployment prod/workers, MachineDeployment prod/workers, Secret prod/s"},
+		"lists": {
+			"{apiVersion: v1, kind: List, items: [" + item + ", {kind: SecretList, items: [" + item + "]}]}\n---\n{kind: List}",
+			"Secret prod/s, Secret prod/s",
+		},
+	} {
+		all, err := Read([]byte(tc.file))
+		var got []string
+		for _, m := range all {
+			got = append(got, m.String())
+			if m.IsPlanned() != (m.Kind == MachineDeployment) {
+				t.Errorf("%s: there is a plan: %t", m, m.IsPlanned())
+			}
+		}
+		if err != nil || strings.Join(got, ", ") != tc.want {
+			t.Errorf("%s: got %q, %v, want %q", name, got, err, tc.want)
+		}
+	}
+}
+
 // TestApplyMergesAsKubectlDoes: fields that others set stay, those that were applied before and are
 // missing now are removed.
 func TestApplyMergesAsKubectlDoes(t *testing.T) {
-	m, err := Read([]byte("# a change\n---\n" + file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := read(t, "# a change\n---\n"+file)
 	if m.Kind != MachineDeployment || m.Namespace != "prod" || m.Name != "workers" {
 		t.Errorf("got %+v", m)
 	}
@@ -67,11 +99,7 @@ func TestUnchangedFilesChangeNothing(t *testing.T) {
 			"none": "{name: workers, namespace: prod}", "empty": "{name: workers, namespace: prod, annotations: {}}",
 			"null": "{name: workers, namespace: prod, annotations: null}",
 		} {
-			m, err := Read([]byte("{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: " + metadata +
-				", spec: {replicas: 3}}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := read(t, "{apiVersion: machine.sapcloud.io/v1alpha1, kind: MachineDeployment, metadata: "+metadata+", spec: {replicas: 3}}")
 			live := &v1alpha1.MachineDeployment{}
 			live.APIVersion, live.Kind = "machine.sapcloud.io/v1alpha1", MachineDeployment
 			live.Name, live.Namespace, live.UID, live.Finalizers = "workers", "prod", "d", []string{"theirs"}
@@ -94,10 +122,8 @@ func TestUnchangedFilesChangeNothing(t *testing.T) {
 
 func TestFilesThatHaveNoPlan(t *testing.T) {
 	for name, tc := range map[string]struct{ file, want string }{
-		"empty":       {"# nothing\n", "the file has none"},
-		"several":     {file + "---" + file, "the file has 2"},
-		"a list":      {"{apiVersion: v1, kind: List, items: []}", "plan of each of its items"},
-		"a kind":      {"{apiVersion: v1, kind: Secret, metadata: {name: s}}", `the kind "Secret"`},
+		"an item":     {"{apiVersion: v1, kind: List, items: [{kind: Secret}]}", "in the items of a List: expected metadata.name of a Secret"},
+		"no kind":     {"{}", "one without kind"},
 		"a version":   {strings.Replace(file, "v1alpha1", "v1", 1), `apiVersion machine.sapcloud.io/v1alpha1 of the kind MachineDeployment`},
 		"no name":     {strings.Replace(file, "name: workers, ", "", 1), "expected metadata.name"},
 		"no object":   {"[1]", "expected an object"},
@@ -113,10 +139,7 @@ func TestFilesThatHaveNoPlan(t *testing.T) {
 		"another type":     {strings.Replace(file, "spec:\n", "spec:\n  replicas: many\n", 1), "cannot unmarshal string"},
 		"another UID":      {strings.Replace(file, "{name: workers", "{uid: other, name: workers", 1), "remove metadata.uid"},
 	} {
-		m, err := Read([]byte(tc.file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := read(t, tc.file)
 		live := &v1alpha1.MachineDeployment{}
 		live.UID = "d"
 		if _, err := Apply(m, live); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -127,12 +150,11 @@ func TestFilesThatHaveNoPlan(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(file))
-	f.Add([]byte("{}\n---\n[]"))
+	f.Add([]byte("{kind: List, items: [{kind: MachineDeployment, metadata: {name: a}}]}\n---\n[]"))
 	f.Fuzz(func(_ *testing.T, content []byte) {
-		m, err := Read(content)
-		if err != nil {
-			return
+		all, _ := Read(content)
+		for _, m := range all {
+			_, _ = Apply(m, &v1alpha1.MachineDeployment{}) // it does not panic
 		}
-		_, _ = Apply(m, &v1alpha1.MachineDeployment{}) // it does not panic
 	})
 }
