@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
+	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -119,10 +119,10 @@ func New(cfg Config) (*NamespaceLeases, error) {
 	var errs []error
 	for i, name := range names() {
 		a.since[i] = map[string]firstSeen{}
-		a.informers[i] = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithNamespace(cfg.Namespace),
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+		a.informers[i] = coordinationinformers.NewFilteredLeaseInformer(cfg.Client, cfg.Namespace, 0, cache.Indexers{},
+			func(options *metav1.ListOptions) {
 				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			})).Coordination().V1().Leases().Informer()
+			})
 		_, err := a.informers[i].AddEventHandler(objectcache.Handler(func(before, after *coordinationv1.Lease) { a.changed(i, before, after) }))
 		errs = append(errs, err)
 	}
