@@ -32,6 +32,7 @@ type options struct {
 	pairs                     int
 	mcm                       string // folder
 	rest, warm, interval      time.Duration
+	long                      time.Duration
 	parts, only, second       string
 	keep                      bool
 }
@@ -59,8 +60,10 @@ func main() {
 	flag.DurationVar(&o.warm, "warm", time.Minute, "`time` before a measurement at rest")
 	flag.DurationVar(&o.rest, "rest", 5*time.Minute, "`time` for which use at rest is measured")
 	flag.DurationVar(&o.interval, "interval", spacing, "`time` between two changes of a load, and between two machines that are added")
+	flag.DurationVar(&o.long, "long", time.Hour, "`time` of the part long")
 	flag.StringVar(&o.parts, "parts", "rest,roll,rotate,hibernate,scale,isolate",
-		"what to measure, separated by commas; fleets needs a separate lab, and pairs the programs in --mcm: both are measured only when named")
+		"what to measure, separated by commas; long, fleets, which needs a separate lab, "+
+			"and pairs, which needs the programs in --mcm, are measured only when named")
 	flag.BoolVar(&o.keep, "keep", false, "leave the lab running")
 	flag.Parse()
 	if err := run(ctx, o); err != nil {
@@ -110,7 +113,7 @@ func run(ctx context.Context, o options) (err error) {
 func (l *landscape) part(ctx context.Context, name string) error {
 	parts := map[string]func(context.Context) error{
 		"rest": l.measureRest, "roll": l.measureRoll, "rotate": l.measureRotation, "hibernate": l.measureHibernation, "scale": l.measureScaling,
-		"isolate": l.measureIsolation, "fleets": l.measureFleets, "pairs": l.measurePairs,
+		"isolate": l.measureIsolation, "long": l.measureLong, "fleets": l.measureFleets, "pairs": l.measurePairs,
 	}
 	if parts[name] == nil {
 		return fmt.Errorf("--parts: expected some of %s, got %q", strings.Join(slices.Sorted(maps.Keys(parts)), ", "), name)

@@ -20,7 +20,9 @@ type use struct {
 	leases, control, targets float64 // writes of Leases, other requests to the control cluster, requests to target clusters
 	controlWatches           int
 	targetWatches            int64
-	others                   string // RSS of the processes around the fleet
+	heap                     float64 // live and garbage, of all replicas, in bytes
+	objects, events          int     // Leases, Secrets and MachineSets; Events
+	others                   string  // RSS of the processes around the fleet
 }
 
 // measure returns what the fleet uses while do runs.
