@@ -34,6 +34,7 @@ type Server struct {
 	lose     func(Request) error
 	records  bool
 	requests []Request
+	watches  int                                   // that are open
 	follow   map[string]func(o *Object, gone bool) // by resource
 }
 

@@ -63,6 +63,7 @@ func (s *Server) watch(r *http.Request, t target, selected selection, query url.
 			return nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", from, s.oldest))
 		}
 		w.next = from
+		s.watches++
 		return w, nil
 	}
 	w.next = s.revision
@@ -74,6 +75,7 @@ func (s *Server) watch(r *http.Request, t target, selected selection, query url.
 	if streams {
 		w.putBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
 	}
+	s.watches++
 	return w, nil
 }
 
@@ -96,8 +98,20 @@ func (e *Events) putBookmark(annotations map[string]string) {
 
 // Close ends the watch.
 func (e *Events) Close() error {
-	e.closing.Do(func() { close(e.closed) })
+	e.closing.Do(func() {
+		close(e.closed)
+		e.server.mu.Lock()
+		defer e.server.mu.Unlock()
+		e.server.watches--
+	})
 	return nil
+}
+
+// Watches returns how many watches have begun whose body is not closed.
+func (s *Server) Watches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches
 }
 
 // Read returns bytes of the next event. Errors: io.EOF at the end of the watch, and that of the

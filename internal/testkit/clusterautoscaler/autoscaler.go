@@ -123,6 +123,9 @@ func New(c Config) *Autoscaler {
 	}
 }
 
+// Forget removes the calls so far.
+func (a *Autoscaler) Forget() { a.calls = nil }
+
 // Calls returns the calls so far whose method has the suffix.
 func (a *Autoscaler) Calls(suffix string) []Call {
 	return slices.DeleteFunc(slices.Clone(a.calls), func(c Call) bool { return !strings.HasSuffix(c.Method, suffix) })

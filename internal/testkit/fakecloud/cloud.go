@@ -43,10 +43,11 @@ type Cloud struct {
 	Leaves   bool            // creates that fail leave a network interface
 	Notes    bool            // each answer to a create or a delete, an error too, has another LastKnownState
 
-	mu    sync.Mutex
-	all   []*Resource
-	fault func(driver.Op) *Fault
-	calls []Call
+	mu        sync.Mutex
+	all       []*Resource
+	forgotten int
+	fault     func(driver.Op) *Fault
+	calls     []Call
 }
 
 // Resource is a VM, or another resource of a cloud.
@@ -189,6 +190,16 @@ func (c *Cloud) Calls(op driver.Op) (found []Call) {
 	return found
 }
 
+// Forget removes the calls so far, and the resources that callers know to have ended.
+func (c *Cloud) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = nil
+	all := len(c.all)
+	c.all = slices.DeleteFunc(c.all, func(r *Resource) bool { return r.Gone && c.hasEnded(r) })
+	c.forgotten += all - len(c.all) // so that no ID is used twice
+}
+
 // Deleted returns the IDs of the resources whose deletion the cloud has accepted from a sweep, once
 // for each call.
 func (c *Cloud) Deleted() (ids []string) {
@@ -239,7 +250,7 @@ func (c *Cloud) end(r *Resource) bool {
 
 // create creates a VM. c.mu is held.
 func (c *Cloud) create(t driver.Target) *Resource {
-	n := 1
+	n := 1 + c.forgotten
 	for _, r := range c.all {
 		if r.Kind == driver.ResourceVM {
 			n++
