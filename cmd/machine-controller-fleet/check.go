@@ -12,11 +12,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
@@ -71,7 +71,7 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubeclient.New(config)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func runCheck(ctx context.Context, o checkOptions, out io.Writer) error {
 }
 
 // checkFleet lists the Leases until the fleet works. Errors: what is wrong when the time is over.
-func checkFleet(ctx context.Context, o checkOptions, client kubernetes.Interface, c clock.Clock, out io.Writer) error {
+func checkFleet(ctx context.Context, o checkOptions, client kubeclient.Interface, c clock.Clock, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	want := membership.Expected{Fleet: o.fleet, Slots: o.slots, Replicas: o.leastReplicas}
@@ -108,7 +108,7 @@ func checkFleet(ctx context.Context, o checkOptions, client kubernetes.Interface
 }
 
 // listLeases lists all Leases of the fleet.
-func listLeases(ctx context.Context, o checkOptions, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
+func listLeases(ctx context.Context, o checkOptions, client kubeclient.Interface) ([]coordinationv1.Lease, error) {
 	list, err := client.CoordinationV1().Leases(o.namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.Set{v1alpha1.LabelFleet: o.fleet}.String(),
 	})

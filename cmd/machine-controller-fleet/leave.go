@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/replica"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
@@ -116,7 +116,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 		return err
 	}
 	var errs [3]error
-	cfg.Client, errs[0] = kubernetes.NewForConfig(control)
+	cfg.Client, errs[0] = kubeclient.New(control)
 	cfg.Metadata, errs[1] = metadata.NewForConfig(control)
 	if o.targetKubeconfig != replica.NoTarget {
 		target, err := unfenced(o.targetKubeconfig, leaveCommand)

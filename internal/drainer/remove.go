@@ -14,9 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -100,7 +100,7 @@ func (r *removal) note(ctx context.Context, uid types.UID, how drain.How, err er
 
 // requestRecounts has the disruption controller recount PodDisruptionBudgets, by an
 // observedGeneration of 0. Errors: those of note.
-func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface, facts *drain.Facts, v drain.Verdict) error {
+func (d *Drain) requestRecounts(ctx context.Context, client kubeclient.Interface, facts *drain.Facts, v drain.Verdict) error {
 	for _, b := range v.Budgets {
 		err := patchBudget(ctx, client, b, map[string]any{"observedGeneration": 0})
 		if err != nil && (ctx.Err() != nil || runner.NotOurs(err) || runner.Waits(err)) {
@@ -121,7 +121,7 @@ func (d *Drain) requestRecounts(ctx context.Context, client kubernetes.Interface
 
 // patchBudget changes the status of a PodDisruptionBudget, if it still has the version that was
 // read.
-func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.PodDisruptionBudget, status map[string]any) error {
+func patchBudget(ctx context.Context, client kubeclient.Interface, b *policyv1.PodDisruptionBudget, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": b.UID, "resourceVersion": b.ResourceVersion}, "status": status,
 	})
@@ -182,7 +182,7 @@ func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, no
 // takes a disruption from each, and deletes the pod. If it fails before the deletion, the
 // disruptions that it has taken remain reserved for the pod until they expire, as those of the
 // eviction API do; the next attempt starts their time anew.
-func takeDisruptions(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
+func takeDisruptions(ctx context.Context, client kubeclient.Interface, r drain.Removal, now time.Time) error {
 	for _, b := range r.Budgets {
 		allowed := b.Status.DisruptionsAllowed
 		if _, taken := b.Status.DisruptedPods[r.Pod.Name]; !taken {
@@ -202,6 +202,6 @@ func takeDisruptions(ctx context.Context, client kubernetes.Interface, r drain.R
 	})
 }
 
-func deleteAttachment(ctx context.Context, client kubernetes.Interface, a *storagev1.VolumeAttachment) error {
+func deleteAttachment(ctx context.Context, client kubeclient.Interface, a *storagev1.VolumeAttachment) error {
 	return client.StorageV1().VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 }

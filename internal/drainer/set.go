@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
@@ -51,12 +51,12 @@ type watchSet struct {
 	clock   clock.WithDelayedExecution
 
 	joining  sync.Mutex // for clusters
-	clusters map[kubernetes.Interface]*cluster
+	clusters map[kubeclient.Interface]*cluster
 }
 
 // newWatchSet returns a Set without drains.
 func newWatchSet(clock clock.WithDelayedExecution) *watchSet {
-	return &watchSet{watches: pacing.NewTasks(), clock: clock, clusters: map[kubernetes.Interface]*cluster{}}
+	return &watchSet{watches: pacing.NewTasks(), clock: clock, clusters: map[kubeclient.Interface]*cluster{}}
 }
 
 // join adds a session to those of its cluster, which is watched from the first one on.

@@ -54,7 +54,7 @@ func controlServer(config *rest.Config, c checks, own clock.WithTicker) (*check.
 		return nil, fmt.Errorf("control cluster: %w", err)
 	}
 	return check.New(check.Config{Name: "control", Settings: c.settings, Clock: own, Read: func(ctx context.Context) error {
-		_, err := client.MachineV1alpha1().Machines(c.namespace).Get(target.Once(ctx), checkedName, metav1.GetOptions{})
+		_, err := client.Machines(c.namespace).Get(target.Once(ctx), checkedName, metav1.GetOptions{})
 		return err //nolint:wrapcheck // the check decides on it
 	}})
 }

@@ -21,7 +21,7 @@ func newAutoscalers(d *deps, registerer prometheus.Registerer) (*autoscaler.Serv
 	metrics := autoscaler.NewMetrics()
 	registerer.MustRegister(metrics.Collectors()...)
 	return autoscaler.New(autoscaler.Config{
-		Machines: d.machines.MachineV1alpha1(), Reviews: d.control.AuthorizationV1(), ForUser: fence.ForUser,
+		Machines: d.machines, Reviews: d.control.AuthorizationV1(), ForUser: fence.ForUser,
 		Serves: d.unservedNamespace, Off: d.switchedOff, Held: d.holds.Held, MaxPods: d.maxPods,
 		Wall: d.wall, Clock: d.wall.WithTickerAndDelayedExecution, Metrics: metrics,
 	})

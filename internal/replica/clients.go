@@ -7,14 +7,14 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -25,10 +25,10 @@ import (
 // target cluster are nil when there is none.
 type clients struct {
 	leases   *rest.Config // for a client of the control cluster with its own connections
-	control  kubernetes.Interface
-	machines machineclientset.Interface
+	control  kubeclient.Interface
+	machines machineclient.MachineV1alpha1Interface
 	metadata metadata.Interface
-	target   kubernetes.Interface
+	target   kubeclient.Interface
 
 	targetMetadata metadata.Interface
 	targetConfigs  fleetclient.FleetV1alpha1Interface
@@ -96,7 +96,7 @@ func connect(around Environment, fence *fence.Fence, wall *apianswers.Clock, che
 	control.Wrap(c.controlServer.Wrap)
 	control.Wrap(decode.PageTransport)
 	var errs [4]error
-	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
+	c.control, errs[0] = kubeclient.New(protobuf(control))
 	c.machines, errs[1] = machineClient(control)
 	c.metadata, errs[2] = metadata.NewForConfig(control)
 	errs[3] = c.connectTarget(around, fence, checks)
@@ -119,12 +119,12 @@ func guarded(config *rest.Config, fence *fence.Fence, server string, wall *apian
 
 // machineClient returns a client of the machine API that can read other objects although one does
 // not decode.
-func machineClient(config *rest.Config) (machineclientset.Interface, error) {
+func machineClient(config *rest.Config) (machineclient.MachineV1alpha1Interface, error) {
 	client, err := rest.RESTClientFor(decode.Config(config))
 	if err != nil {
 		return nil, err
 	}
-	return machineclientset.New(client), nil
+	return machineclient.New(client), nil
 }
 
 func (c *clients) connectTarget(around Environment, fence *fence.Fence, checks checks) error {
@@ -143,7 +143,7 @@ func (c *clients) connectTarget(around Environment, fence *fence.Fence, checks c
 	config.Wrap(c.targetLists.Wrap)
 	config.Wrap(c.targetServer.Wrap)
 	config.Wrap(decode.PageTransport)
-	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
+	client, err := kubeclient.New(protobuf(target.SendOnce(config)))
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -25,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machineconfig/configcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -37,7 +37,7 @@ import (
 
 // clusterClients are those of a target cluster.
 type clusterClients struct {
-	core     kubernetes.Interface
+	core     kubeclient.Interface
 	metadata metadata.Interface
 	configs  fleetclient.FleetV1alpha1Interface
 }
@@ -214,7 +214,7 @@ func (c *clusterConfiguration) problem() error {
 func (c *clusterConfiguration) addRender() (err error) {
 	d := c.deps
 	c.renders, err = render.New(render.Config{
-		Client: c.configs, Target: c.metadata, Machines: d.machines.MachineV1alpha1(), Control: d.metadata, Namespace: c.namespace(),
+		Client: c.configs, Target: c.metadata, Machines: d.machines, Control: d.metadata, Namespace: c.namespace(),
 		Most: c.most, Cache: c.cache, View: c.view, Nodes: c.cluster.Nodes, Written: c.pools, Prefix: d.o.Configs.prefix(),
 		Extensions: d.o.Configs.Extensions, Replaces: c.replaces,
 		Events: c.recorder(), Deletions: d.deletions, Gate: c.gate(false), Share: c.share,
@@ -266,7 +266,7 @@ func (c *clusterConfiguration) addTemplates() error {
 func (c *clusterConfiguration) addJoin() error {
 	d := c.deps
 	joins, err := join.New(join.Config{
-		Machines: d.machines.MachineV1alpha1(), Fleet: c.configs, Pools: c.cache, View: c.view, Cluster: c.cluster, Most: c.most,
+		Machines: d.machines, Fleet: c.configs, Pools: c.cache, View: c.view, Cluster: c.cluster, Most: c.most,
 		NewSet: rollout.NewSet, Prefix: d.o.Configs.prefix(), Events: d.recorder(v1alpha1.EventSourceMachineDeployment), Clock: d.wall,
 		Gate: c.gate(true), Share: c.share, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer,
 	})
@@ -382,7 +382,7 @@ func (c *clusterConfiguration) recorder() events.EventRecorder {
 // targetEvents records Events about objects of the target cluster there.
 type targetEvents struct{ events.EventBroadcaster }
 
-func newTargetEvents(client kubernetes.Interface, reporter string) targetEvents {
+func newTargetEvents(client kubeclient.Interface, reporter string) targetEvents {
 	return targetEvents{events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: client.EventsV1()}, reporter))}
 }
 

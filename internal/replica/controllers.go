@@ -70,7 +70,7 @@ func (c *controllers) add(runs controller, collectors ...prometheus.Collector) {
 func (c *controllers) addMachines(d *deps) (err error) {
 	o := d.o
 	c.machines, err = machine.New(machine.Config{
-		Machines: d.machines.MachineV1alpha1(), Secrets: d.control.CoreV1(), Metadata: d.metadata, Namespace: o.Namespace, View: d.view,
+		Machines: d.machines, Secrets: d.control.CoreV1(), Metadata: d.metadata, Namespace: o.Namespace, View: d.view,
 		Targets: d.targets,
 		Servers: d.outages(), DrainConfirm: o.checks().drainConfirm(),
 		Drivers: d.drivers, ControlCluster: d.identity.ID, Events: d.recorder(v1alpha1.EventSourceMachine),
@@ -89,7 +89,7 @@ func (c *controllers) addMachines(d *deps) (err error) {
 
 func (c *controllers) addSets(d *deps) (err error) {
 	c.sets, err = machineset.New(machineset.Config{
-		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Events: d.recorder(v1alpha1.EventSourceMachineSet),
+		Machines: d.machines, Metadata: d.metadata, View: d.view, Events: d.recorder(v1alpha1.EventSourceMachineSet),
 		Deletions: d.deletions,
 		Gate:      d.slots.gate(policy.Set),
 		Clock:     d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer, CountMinReady: d.o.Machine.CountMinReady,
@@ -105,7 +105,7 @@ func (c *controllers) addSets(d *deps) (err error) {
 
 func (c *controllers) addDeployments(d *deps) (err error) {
 	c.deployments, err = machinedeployment.New(machinedeployment.Config{
-		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Targets: d.targets,
+		Machines: d.machines, Metadata: d.metadata, View: d.view, Targets: d.targets,
 		Events: d.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:   d.slots.gate(policy.Deployment),
 		Clock:  d.wall, Workers: d.o.ConcurrentSyncs, KeepFromAutoscaler: d.o.Machine.ScaleDownAnnotation,
@@ -124,7 +124,7 @@ func (c *controllers) addDeployments(d *deps) (err error) {
 // addClasses adds the controller of MachineClasses and the cache of their references.
 func (c *controllers) addClasses(d *deps) (err error) {
 	c.classes, err = machineclass.New(machineclass.Config{
-		Machines: d.machines.MachineV1alpha1(), Secrets: d.control.CoreV1(), Metadata: d.metadata, View: d.view, Namespace: d.o.Namespace,
+		Machines: d.machines, Secrets: d.control.CoreV1(), Metadata: d.metadata, View: d.view, Namespace: d.o.Namespace,
 		Namespaces: d.secretNamespaces(), Gate: d.slots.sharedGate(), Clock: d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics,
 		Tracer: d.tracer,
 	})
@@ -132,7 +132,7 @@ func (c *controllers) addClasses(d *deps) (err error) {
 		return err
 	}
 	c.classCache, err = slotcache.NewClasses(slotcache.ClassesConfig{
-		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, View: d.view, Namespace: d.o.Namespace,
+		Machines: d.machines, Metadata: d.metadata, View: d.view, Namespace: d.o.Namespace,
 		Enqueue: c.classes.Enqueue, Clock: clock.RealClock{},
 	})
 	if err != nil {

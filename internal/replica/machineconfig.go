@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	fleetv1alpha1 "github.com/machine-controller-fleet/machine-controller-fleet/apis/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -17,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/template"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineconfig/update"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/drainer"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
@@ -202,7 +202,7 @@ func (m *machineConfiguration) Run(ctx context.Context) {
 }
 
 // source returns the templates.
-func (o *ConfigOptions) source(control kubernetes.Interface) template.Source {
+func (o *ConfigOptions) source(control kubeclient.Interface) template.Source {
 	if folder, ok := o.Folder(); ok {
 		return template.Folder(folder)
 	}

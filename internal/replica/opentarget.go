@@ -8,12 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/bynamespace"
@@ -24,7 +24,7 @@ import (
 // namespace name, by the rules of a replica, until release is called. Errors: a Secret that is
 // missing or invalid, a cluster that does not answer, or another one than the namespace had.
 func OpenTarget(
-	ctx context.Context, control kubernetes.Interface, of TargetOptions, namespace string,
+	ctx context.Context, control kubeclient.Interface, of TargetOptions, namespace string,
 ) (nodes metadata.Interface, release func(), err error) {
 	budgets, err := requests.New(requests.Config{Total: 1, Clock: clock.RealClock{}})
 	if err != nil {
@@ -36,7 +36,7 @@ func OpenTarget(
 		BlindAfter: defaults.Fleet.Durations.BlindAfter, OutageAfter: defaults.Safety.StatusCheckTimeout,
 		Connect: func(_ string, config *rest.Config, _ transport.WrapperFunc) (*bynamespace.Link, error) { // its requests have no budget
 			var errs [2]error
-			client, err := kubernetes.NewForConfig(config)
+			client, err := kubeclient.New(config)
 			errs[0] = err
 			nodes, errs[1] = metadata.NewForConfig(config)
 			return &bynamespace.Link{Cluster: target.New(client)}, errors.Join(errs[:]...)

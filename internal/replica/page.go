@@ -18,7 +18,7 @@ func newPageSource(d *deps) (*pagewatch.Watch, error) {
 		return nil, nil //nolint:nilnil // it is switched off
 	}
 	return pagewatch.New(pagewatch.Config{
-		Machines: d.machines.MachineV1alpha1(), Leases: d.control.CoordinationV1(), Namespace: d.o.Namespace,
+		Machines: d.machines, Leases: d.control.CoordinationV1(), Namespace: d.o.Namespace,
 		Serves: func(namespace string) bool { return d.unservedNamespace(namespace) == "" },
 		Hold: func(namespace string) string {
 			value, _ := d.namespaces.Annotation(namespace, v1alpha1.AnnotationHoldDeletions)

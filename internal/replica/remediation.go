@@ -13,7 +13,7 @@ import (
 // addRemediation adds the remediation of unhealthy machines.
 func (c *controllers) addRemediation(d *deps) (err error) {
 	c.remediation, err = remediation.New(remediation.Config{
-		Machines: d.machines.MachineV1alpha1(), View: d.view, Targets: d.targets, Namespaces: d.namespaces,
+		Machines: d.machines, View: d.view, Targets: d.targets, Namespaces: d.namespaces,
 		Servers:          d.outages(),
 		DeploymentEvents: d.recorder(v1alpha1.EventSourceMachineDeployment), SetEvents: d.recorder(v1alpha1.EventSourceMachineSet),
 		Limits: disruption.Limits{

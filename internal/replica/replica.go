@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/autoscaler"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	pagewatch "github.com/machine-controller-fleet/machine-controller-fleet/internal/page/watch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach/check"
 	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
@@ -142,7 +142,7 @@ func (f *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 func (f *Replica) Close() { _ = f.lock.Close() }
 
 // ControlClient returns the client of the control cluster, which has the Fence below it.
-func (f *Replica) ControlClient() kubernetes.Interface { return f.clients.control }
+func (f *Replica) ControlClient() kubeclient.Interface { return f.clients.control }
 
 // Autoscalers returns the server for cluster-autoscalers; nil unless Options.ServeAutoscalers.
 func (f *Replica) Autoscalers() *autoscaler.Server { return f.autoscalers }

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -17,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot/decide"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
 
@@ -28,7 +28,7 @@ func (c *controllers) addOrphans(d *deps) (err error) {
 	fleet, safety := d.o.Fleet, d.o.Safety
 	identity := FleetIdentity(fleet.Namespace, fleet.Name)
 	c.orphans, err = orphans.New(orphans.Config{
-		Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, Secrets: d.control.CoreV1(), Leases: d.control.CoordinationV1(),
+		Machines: d.machines, Metadata: d.metadata, Secrets: d.control.CoreV1(), Leases: d.control.CoordinationV1(),
 		Sweeper: d.drivers.Sweeper, Targets: d.targets, Events: d.recorder(v1alpha1.EventSourceSafety), Namespace: d.o.Namespace,
 		Ledger:         types.NamespacedName{Namespace: fleet.Namespace, Name: fleet.Name + v1alpha1.LeaseSafety},
 		ControlCluster: d.identity.ID,
@@ -56,7 +56,7 @@ func (c *controllers) addOvershoot(d *deps) (err error) {
 		return nil
 	}
 	c.overshoot, err = overshoot.New(overshoot.Config{
-		Namespace: d.o.Namespace, Machines: d.machines.MachineV1alpha1(), Metadata: d.metadata, Events: d.recorder(v1alpha1.EventSourceSafety),
+		Namespace: d.o.Namespace, Machines: d.machines, Metadata: d.metadata, Events: d.recorder(v1alpha1.EventSourceSafety),
 		Namespaces: d.slots.namespaces.Held, Serves: d.serves, Most: rollout.Most,
 		Limits: decide.Limits{Up: d.o.Safety.OvershootUp, Down: d.o.Safety.OvershootDown}, Period: d.o.Safety.OvershootPeriod,
 		Gate: d.leaderGate(), Clock: clock.RealClock{}, Metrics: d.metrics, Tracer: d.tracer,
@@ -104,7 +104,7 @@ func (c *controllers) led() {
 // isServed reports whether no other manager holds the Leases of Machine Controller Manager in a
 // namespace, by live reads. In a namespace without roots they have no holder, and its orphans are
 // the fleet's all the same.
-func isServed(ctx context.Context, client kubernetes.Interface, fleet, namespace string) (bool, error) {
+func isServed(ctx context.Context, client kubeclient.Interface, fleet, namespace string) (bool, error) {
 	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
 		lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {

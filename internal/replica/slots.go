@@ -52,7 +52,7 @@ const nodesKind = "Nodes"
 
 // newSlots wires the sources of the view. Errors: watches that cannot be prepared.
 func newSlots(d *deps, spread assignment.Spread) (*slots, error) {
-	api := d.machines.MachineV1alpha1()
+	api := d.machines
 	s := &slots{
 		watched: &watched{clock: clock.RealClock{}, after: d.o.Fleet.Durations.BlindAfter, lists: []watchedLists{
 			{controlName, d.controlLists}, {targetName, d.targetLists},

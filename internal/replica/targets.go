@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -21,6 +20,7 @@ import (
 	fleetclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/fleet/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
@@ -148,7 +148,7 @@ func (d *deps) link(around Environment, namespace string, config *rest.Config, w
 	config.Wrap(server.Wrap)
 	config.Wrap(wrap) // above the checks, which are sent at any time
 	config.Wrap(decode.PageTransport)
-	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
+	client, err := kubeclient.New(protobuf(target.SendOnce(config)))
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,12 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 )
 
 const (
@@ -44,7 +45,7 @@ const (
 
 // Reviewer authenticates and authorizes requests by reviews of the control cluster's API server.
 type Reviewer struct {
-	client kubernetes.Interface
+	client kubeclient.Interface
 	clock  clock.PassiveClock
 
 	// Reviews of tokens that were allowed the last time, those of logins, and all others have separate
@@ -83,7 +84,7 @@ type review struct {
 }
 
 // NewReviewer returns a Reviewer that asks the control cluster of the client.
-func NewReviewer(client kubernetes.Interface, c clock.PassiveClock) *Reviewer {
+func NewReviewer(client kubeclient.Interface, c clock.PassiveClock) *Reviewer {
 	return &Reviewer{
 		client: client, clock: c, known: newBudget(c), logins: newBudget(c), others: newBudget(c),
 		allowed: lru.New(rememberedReviews), refused: lru.New(rememberedReviews),

@@ -11,9 +11,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/reach"
@@ -80,7 +80,7 @@ type Cluster struct {
 	// slots.
 	Name string
 	// Client for writes and live reads.
-	Client kubernetes.Interface
+	Client kubeclient.Interface
 	// Evict requests the eviction of a pod, once. An answer with a Retry-After is an error like
 	// others.
 	Evict func(ctx context.Context, eviction *policyv1.Eviction) error
@@ -108,7 +108,7 @@ func (c *Cluster) Ahead() time.Duration {
 }
 
 // New creates a Cluster whose Nodes the caller provides.
-func New(client kubernetes.Interface) *Cluster {
+func New(client kubeclient.Interface) *Cluster {
 	return &Cluster{
 		Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node](), Written: patch.NewLatest[*corev1.Node](),
 		ByPasses: patch.NewVersions(),

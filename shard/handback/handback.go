@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 )
 
@@ -38,7 +38,7 @@ const (
 type Config struct {
 	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil if
 	// there is none.
-	Client           kubernetes.Interface
+	Client           kubeclient.Interface
 	Metadata, Target metadata.Interface
 	// OpenTarget connects to the target cluster of a namespace that has its own, until release is
 	// called; nil where all namespaces have the same, or none.

@@ -18,15 +18,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -60,7 +62,7 @@ func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Sl
 // and Tracer are required.
 type Config struct {
 	// Client reads and writes Leases, Metadata lists roots, in the control cluster.
-	Client   kubernetes.Interface
+	Client   kubeclient.Interface
 	Metadata metadata.Interface
 	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
@@ -119,10 +121,7 @@ func New(cfg Config) (*NamespaceLeases, error) {
 	var errs []error
 	for i, name := range names() {
 		a.since[i] = map[string]firstSeen{}
-		a.informers[i] = coordinationinformers.NewFilteredLeaseInformer(cfg.Client, cfg.Namespace, 0, cache.Indexers{},
-			func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			})
+		a.informers[i] = leaseInformer(cfg.Client.CoordinationV1().Leases(cfg.Namespace), name)
 		_, err := a.informers[i].AddEventHandler(objectcache.Handler(func(before, after *coordinationv1.Lease) { a.changed(i, before, after) }))
 		errs = append(errs, err)
 	}
@@ -132,6 +131,22 @@ func New(cfg Config) (*NamespaceLeases, error) {
 	})
 	a.runner = run
 	return a, errors.Join(append(errs, err)...)
+}
+
+// leaseInformer watches the Leases of a name.
+func leaseInformer(client coordinationclient.LeaseInterface, name string) cache.SharedIndexInformer {
+	ofName := func(options metav1.ListOptions) metav1.ListOptions {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		return options
+	}
+	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, ofName(options))
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, ofName(options))
+		},
+	}, client), &coordinationv1.Lease{}, 0, cache.Indexers{})
 }
 
 // OnChange adds a function that is called with every namespace whose Leases have another holder, or

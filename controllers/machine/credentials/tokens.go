@@ -14,11 +14,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/required"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 )
@@ -176,7 +176,7 @@ func (t *Tokens) Create(
 // read or to patch the Secrets of kube-system to bootstrap tokens, so the fleet has neither: the
 // admission policy of the chart limits its deletions, and no error of a deletion has the content of
 // a Secret, as that of a patch which cannot be applied has.
-func readToken(ctx context.Context, cluster kubernetes.Interface, name string) (*corev1.Secret, error) {
+func readToken(ctx context.Context, cluster kubeclient.Interface, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := cluster.CoreV1().RESTClient().Delete().Namespace(tokenNamespace).Resource("secrets").Name(name).
 		Param("dryRun", metav1.DryRunAll).Param("propagationPolicy", string(metav1.DeletePropagationForeground)).Do(ctx).Into(secret)
@@ -305,7 +305,7 @@ func (t *Tokens) secret(cluster *target.Cluster, id string, annotations map[stri
 }
 
 // Delete deletes the bootstrap token of a machine, if there is one.
-func (t *Tokens) Delete(ctx context.Context, cluster kubernetes.Interface, machine types.UID) error {
+func (t *Tokens) Delete(ctx context.Context, cluster kubeclient.Interface, machine types.UID) error {
 	if token, known := t.of(machine); known { // no search is necessary
 		t.Forget(machine)
 		err := cluster.CoreV1().Secrets(tokenNamespace).
@@ -320,7 +320,7 @@ func (t *Tokens) Delete(ctx context.Context, cluster kubernetes.Interface, machi
 // findTokens returns the bootstrap tokens of the machine with that UID. Usually there is one, or
 // none; there are two if the token of another machine had the first ID when one of them was
 // created.
-func findTokens(ctx context.Context, cluster kubernetes.Interface, machine types.UID) (found []*corev1.Secret, err error) {
+func findTokens(ctx context.Context, cluster kubeclient.Interface, machine types.UID) (found []*corev1.Secret, err error) {
 	free := 0
 	for try := 0; try < tokenIDAttempts && free < freeTokenIDs; try++ {
 		name := tokenPrefix + tokenID(machine, try)
@@ -340,7 +340,7 @@ func findTokens(ctx context.Context, cluster kubernetes.Interface, machine types
 }
 
 // deleteTokens deletes the bootstrap tokens of the machine with that UID.
-func deleteTokens(ctx context.Context, cluster kubernetes.Interface, machine types.UID) error {
+func deleteTokens(ctx context.Context, cluster kubeclient.Interface, machine types.UID) error {
 	found, err := findTokens(ctx, cluster, machine)
 	if err != nil {
 		return err

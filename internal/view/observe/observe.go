@@ -13,11 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 )
 
@@ -26,9 +26,9 @@ type Reader struct {
 	// Machines is the client of the machine API, with a configuration of decode.Config, and Control
 	// that of the other kinds of the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
-	Control  kubernetes.Interface
+	Control  kubeclient.Interface
 	// Target is the client of the target cluster; nil where NoTarget says why there is none.
-	Target   kubernetes.Interface
+	Target   kubeclient.Interface
 	NoTarget string
 	// FleetNamespace and FleetName are where the Leases of the fleet are, and how they begin.
 	FleetNamespace, FleetName string
