@@ -127,15 +127,45 @@ func TestOtherTargetClustersGoOn(t *testing.T) {
 type ofNamespaces struct {
 	target.None
 
-	clusters *sync.Map // *target.Cluster by namespace
+	clusters *sync.Map // *target.Cluster by namespace, or an error
 }
 
 func (o ofNamespaces) For(namespace string) (*target.Cluster, error) {
 	is, _ := o.clusters.Load(namespace)
-	if cluster, known := is.(*target.Cluster); known {
-		return cluster, nil
+	switch is := is.(type) {
+	case *target.Cluster:
+		return is, nil
+	case error:
+		return nil, is
 	}
 	return nil, &target.UnavailableError{Namespace: namespace}
+}
+
+// Machines of a target cluster that is being connected to, as after a hand-over, count as they
+// were: few that are not Ready open no circuit breaker of all.
+func TestMachinesOfAPendingTargetClusterCount(t *testing.T) {
+	during(t, []runtime.Object{deployment()}, func(b *bench) {
+		clusters := ofNamespaces{clusters: &sync.Map{}}
+		b.tree.targets = clusters
+		s := set("s", deployment(), 6)
+		s.Namespace = "there"
+		b.feed(s)
+		for i := range 6 {
+			m := machine(s, i, v1alpha1.MachineRunning, time.Now())
+			if m.Namespace = "there"; i < 2 {
+				m.Status.CurrentStatus.Phase = v1alpha1.MachineUnknown
+			}
+			b.feed(m)
+		}
+		for isPending, ready := range map[bool]int{true: 4, false: 0} {
+			clusters.clusters.Store("there", &target.UnavailableError{Namespace: "there", Pending: isPending})
+			want := disruption.Counts{}
+			want.Add(disruption.Scope{Target: "there"}, "there", disruption.Count{NotReady: 2, Ready: ready})
+			if diff := cmp.Diff(disruption.Own{0: want}, b.breakers.own(1)); diff != "" {
+				t.Errorf("is being connected to: %t (-want +got):\n%s", isPending, diff)
+			}
+		}
+	})
 }
 
 // Zones of the same name, in clusters of several namespaces whose Nodes have the same names, are

@@ -1,6 +1,7 @@
 package remediation
 
 import (
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,8 +66,18 @@ func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
 	return node, known && nodeowner.Relate(m, node) == nodeowner.Own
 }
 
-// count counts one machine.
+// count counts one machine. Of a target cluster that is being connected to, as after a hand-over,
+// Nodes are not known yet: its machines count by what they state. Otherwise two that are not Ready
+// would open its circuit breaker, because no other one would count. Nothing else is decided by it:
+// such a cluster is that of one namespace, whose machines wait.
 func (t *tree) count(m *v1alpha1.Machine, now time.Time) disruption.Count {
 	_, hasNode := t.nodeOf(m)
-	return disruption.Of(m, hasNode, now)
+	return disruption.Of(m, hasNode || t.isPending(m.Namespace), now)
+}
+
+// isPending reports whether the target cluster of a namespace is being connected to.
+func (t *tree) isPending(namespace string) bool {
+	_, err := t.targets.For(namespace)
+	unavailable, is := errors.AsType[*target.UnavailableError](err)
+	return is && unavailable.Pending
 }
