@@ -113,6 +113,9 @@ func (p *program) target() (*rest.Config, error) {
 	return quick(config), nil
 }
 
+// elsewhere says what to do where the target cluster is not that of the kubeconfig.
+const elsewhere = "if Nodes are in another cluster, name it by --target-kubeconfig or --target-context"
+
 // machines returns a client of the machine API.
 func machines(config *rest.Config) (machineclient.MachineV1alpha1Interface, error) {
 	client, err := rest.RESTClientFor(decode.Config(config))
@@ -126,6 +129,7 @@ func machines(config *rest.Config) (machineclient.MachineV1alpha1Interface, erro
 func (p *program) reader() (observe.Reader, error) {
 	r := observe.Reader{
 		FleetNamespace: p.fleetNamespace, FleetName: p.fleetName, Timeouts: view.DefaultTimeouts(), NoTarget: "--no-target is set",
+		IsAssumed: p.targetKubeconfig == "" && p.targetContext == "", Elsewhere: elsewhere,
 	}
 	control, target, err := p.connect(p)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -142,6 +143,9 @@ MachineDeployment down, to have the fleet drain its Node.`,
 				return errors.New("expected a target cluster, whose Nodes are drained; --no-target is set")
 			}
 			node, err := r.Target.CoreV1().Nodes().Get(cmd.Context(), args[0], metav1.GetOptions{})
+			if apierrors.IsNotFound(err) && r.IsAssumed {
+				return fmt.Errorf("%w; %s", err, elsewhere)
+			}
 			if err != nil {
 				return observe.Explain(err, observe.Right{Verb: "get", Resource: "nodes", Cluster: "target"})
 			}

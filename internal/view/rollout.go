@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
@@ -45,18 +46,18 @@ func RolloutOf(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) Roll
 		r.Revision = machinefacts.Revision(set)
 	}
 	if c := machinefacts.MachineDeploymentCondition(&status, v1alpha1.MachineDeploymentRolloutStalled); c != nil && c.Status == "True" {
-		r.Stalled, r.Since = c.Reason+": "+c.Message, c.LastTransitionTime.Time
+		r.Stalled, r.Since = c.Reason+": "+lifecycle.CloudText(c.Message), c.LastTransitionTime.Time
 	}
 	valid := machinefacts.ConditionOfDeployment(&status, v1alpha1.MachineDeploymentValid)
 	progressing := machinefacts.ConditionOfDeployment(&status, v1alpha1.MachineDeploymentProgressing)
 	name := "machinedeployment " + d.Name
 	switch {
 	case valid.Status == "False" && valid.Reason != v1alpha1.ReasonInvalidClass && valid.Reason != v1alpha1.ReasonTargetUnavailable:
-		r.Failed, r.Text = true, fmt.Sprintf("%s is not reconciled: %s: %s", name, valid.Reason, valid.Message)
+		r.Failed, r.Text = true, fmt.Sprintf("%s is not reconciled: %s: %s", name, valid.Reason, lifecycle.CloudText(valid.Message))
 	case status.ObservedGeneration < d.Generation:
 		r.Text = fmt.Sprintf("%s: waiting for the spec to be observed", name)
 	case progressing.Status == "False":
-		r.Failed, r.Text = true, fmt.Sprintf("%s: %s: %s", name, progressing.Reason, progressing.Message)
+		r.Failed, r.Text = true, fmt.Sprintf("%s: %s: %s", name, progressing.Reason, lifecycle.CloudText(progressing.Message))
 	case r.Updated < r.Desired:
 		r.Text = fmt.Sprintf("%s: waiting for new machines: %d of %d have the template", name, r.Updated, r.Desired)
 	case r.Total > r.Updated:

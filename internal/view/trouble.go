@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/machinefacts"
 )
 
@@ -109,7 +110,7 @@ func fromConditions(of Object, conditions []condition) (all []Trouble) {
 					word = c.reason
 				}
 			}
-			message := c.message
+			message := lifecycle.CloudText(c.message)
 			if word != c.reason && c.reason != "" {
 				message = c.reason + ": " + message
 			}
@@ -201,7 +202,7 @@ func MachineTroubles(m *v1alpha1.Machine, now time.Time) (all []Trouble) {
 		since = m.DeletionTimestamp.Time
 	}
 	if level := levelOfMachine(state, last, now.Sub(since)); level != "" {
-		message := last.Description
+		message := lifecycle.CloudText(last.Description)
 		if last.State == v1alpha1.MachineStateFailed && last.ErrorCode != "" {
 			message = last.ErrorCode + ": " + message
 		}

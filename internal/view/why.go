@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/deletion/receipt"
 )
 
@@ -103,7 +104,7 @@ func WhyOf(s Snapshot, namespace, name string, receipts []receipt.Receipt) (Why,
 
 func fromEvent(e *eventsv1.Event) Decision {
 	d := Decision{
-		Time: e.EventTime.Time, Reason: e.Reason, Text: e.Note, By: e.ReportingInstance, Source: SourceEvent, Warning: e.Type == "Warning",
+		Time: e.EventTime.Time, Reason: e.Reason, Text: lifecycle.CloudText(e.Note), By: e.ReportingInstance, Source: SourceEvent, Warning: e.Type == "Warning",
 	}
 	if d.Time.IsZero() {
 		d.Time = e.CreationTimestamp.Time
@@ -126,14 +127,19 @@ func (y *Why) describe(s Snapshot, m *v1alpha1.Machine) {
 		y.Since = y.Created
 	}
 	if last := m.Status.LastOperation; last.Type != "" {
-		text := last.Description
-		if last.ErrorCode != "" {
-			text = last.ErrorCode + ": " + text
+		d := Decision{
+			Time: last.LastUpdateTime.Time, Reason: fmt.Sprintf("%s %s", last.Type, last.State), Text: lifecycle.CloudText(last.Description),
+			Source: SourceLastOperation, Warning: last.State == v1alpha1.MachineStateFailed,
 		}
-		y.Decisions = append(y.Decisions, Decision{
-			Time: last.LastUpdateTime.Time, Reason: fmt.Sprintf("%s %s", last.Type, last.State), Text: text, Source: SourceLastOperation,
-			Warning: last.State == v1alpha1.MachineStateFailed,
-		})
+		same := slices.IndexFunc(y.Decisions, func(e Decision) bool { return e.Source == SourceEvent && e.Text == d.Text })
+		if last.ErrorCode != "" {
+			d.Text = last.ErrorCode + ": " + d.Text
+		}
+		if same >= 0 { // the Event says the same, and by which replica
+			y.Decisions[same].Text = d.Text
+		} else {
+			y.Decisions = append(y.Decisions, d)
+		}
 	}
 	for _, c := range m.Status.Conditions {
 		if c.Type == v1alpha1.MachineDeleting {

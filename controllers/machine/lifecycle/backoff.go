@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,9 +172,24 @@ func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType,
 	return b, known
 }
 
+// cloudFrame begins the message for a failure of the cloud. The code and the cloud's own text follow.
+const cloudFrame = "Cloud provider message - machine codes error: code = ["
+
 // cloudMessage returns the message for a failure of the cloud. The cluster-autoscaler parses it.
 func cloudMessage(code driver.Code, message string) string {
-	return fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", code, message)
+	return fmt.Sprintf("%s%s] message = [%s]", cloudFrame, code, message)
+}
+
+// CloudText returns a text that may end with the message for a failure of the cloud with that of
+// the cloud alone, for people: the code is next to it, where it matters.
+func CloudText(text string) string {
+	before, framed, isFramed := strings.Cut(text, cloudFrame)
+	_, message, hasMessage := strings.Cut(framed, "] message = [")
+	message, isWhole := strings.CutSuffix(message, "]")
+	if !isFramed || !hasMessage || !isWhole {
+		return text
+	}
+	return before + message
 }
 
 // sharedByReplacement reports whether a new machine in this one's place would fail in the same way:

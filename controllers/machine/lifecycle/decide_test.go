@@ -13,6 +13,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
+// TestCloudText: people read what the cloud says, without its frame, and what else there is.
+func TestCloudText(t *testing.T) {
+	for text, want := range map[string]string{
+		cloudMessage(driver.Internal, "a [b] c"): "a [b] c", "Machine m: Internal: " + cloudMessage(driver.Internal, ""): "Machine m: Internal: ",
+		cloudMessage(driver.Internal, "x") + "; y": cloudMessage(driver.Internal, "x") + "; y", "no": "no", cloudFrame: cloudFrame,
+	} {
+		if got := CloudText(text); got != want {
+			t.Errorf("of %q people read %q, want %q", text, got, want)
+		}
+	}
+}
+
 // The autoscaler reads this text, and backs off by the code, which has the same name for it.
 func TestCreateErrorReadsAsTheAutoscalerExpects(t *testing.T) {
 	names := []string{

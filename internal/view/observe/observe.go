@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -30,6 +31,10 @@ type Reader struct {
 	// Target is the client of the target cluster; nil where NoTarget says why there is none.
 	Target   kubeclient.Interface
 	NoTarget string
+	// IsAssumed reports whether Target is the control cluster because no other one was named. Where
+	// it has no Node of any machine it is not the target cluster, and Elsewhere says what to do.
+	IsAssumed bool
+	Elsewhere string
 	// FleetNamespace and FleetName are where the Leases of the fleet are, and how they begin.
 	FleetNamespace, FleetName string
 	// Timeouts of the fleet.
@@ -122,6 +127,7 @@ func (r Reader) Read(ctx context.Context, now time.Time, scope Scope) (view.Snap
 	}
 	if scope.Nodes {
 		missing(&s, view.MissingNodes, Right{Verb: "list", Resource: "nodes", Cluster: target}, r.nodes(ctx, &s))
+		r.assume(&s)
 	}
 	if scope.EventsOf != "" {
 		right := Right{Verb: "list", Resource: "events.events.k8s.io", Namespace: scope.Namespace}
@@ -220,7 +226,23 @@ func (r Reader) leases(ctx context.Context, s *view.Snapshot) error {
 	})
 }
 
-// Node adds a Node of the target cluster to a snapshot. One that does not exist is not missing.
+// assume records that Nodes are missing where the assumed target cluster has none of the machines.
+func (r Reader) assume(s *view.Snapshot) {
+	named := map[string]bool{}
+	for _, m := range s.Machines {
+		if name := m.Labels[v1alpha1.LabelNode]; name != "" {
+			named[name] = true
+		}
+	}
+	if !r.IsAssumed || len(named) == 0 || s.Misses(view.MissingNodes) ||
+		slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return named[n.Name] }) {
+		return
+	}
+	s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: "the cluster of the kubeconfig has none of these machines; " + r.Elsewhere})
+}
+
+// Node adds a Node of the target cluster to a snapshot. One that does not exist is not missing,
+// unless the target cluster is assumed.
 func (r Reader) Node(ctx context.Context, s *view.Snapshot, name string) {
 	if r.Target == nil {
 		missing(s, view.MissingNodes, Right{}, fmt.Errorf("%w: %s", errNoTarget, r.NoTarget))
@@ -230,6 +252,8 @@ func (r Reader) Node(ctx context.Context, s *view.Snapshot, name string) {
 	switch {
 	case err == nil:
 		s.Nodes = append(s.Nodes, node)
+	case apierrors.IsNotFound(err) && r.IsAssumed:
+		s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: err.Error() + " in the cluster of the kubeconfig; " + r.Elsewhere})
 	case !apierrors.IsNotFound(err):
 		missing(s, view.MissingNodes, Right{Verb: "get", Resource: "nodes", Cluster: target}, err)
 	}

@@ -89,6 +89,36 @@ func TestAbsenceOfATargetOrAFleetIsMissing(t *testing.T) {
 	}
 }
 
+// TestNodesElsewhereAreMissing: an assumed target cluster that has a Node of the machines is the
+// right one; one that has none is not, and nor is any that was not assumed questioned.
+func TestNodesElsewhereAreMissing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		isAssumed, hasNode, want bool
+	}{"it has one": {true, true, false}, "it has none": {true, false, true}, "it was named": {false, false, false}} {
+		s := apiserver.Recording()
+		node := map[bool]string{true: "node", false: "other"}[tc.hasNode]
+		for plural, object := range map[string]map[string]any{
+			"machines": {
+				"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
+				"metadata": map[string]any{"name": "m", "namespace": "n", "labels": map[string]any{"node": "node"}},
+			},
+			"nodes": {"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": node}},
+		} {
+			if _, err := s.Load(plural, object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := reader(s)
+		r.IsAssumed, r.Elsewhere = tc.isAssumed, "name it"
+		all, err := r.Read(t.Context(), time.Time{}, observe.Scope{Namespace: "n", Machines: true, Nodes: true})
+		one := view.Snapshot{}
+		r.Node(t.Context(), &one, "node")
+		if err != nil || all.Misses(view.MissingNodes) != tc.want || one.Misses(view.MissingNodes) != tc.want {
+			t.Errorf("%s: %v, missing %+v and %+v", name, err, all.Missing, one.Missing)
+		}
+	}
+}
+
 // TestExplainKeepsOtherErrors: an error that is none of rights stays as it is.
 func TestExplainKeepsOtherErrors(t *testing.T) {
 	other := errors.New("connection refused")
