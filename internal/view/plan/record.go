@@ -52,8 +52,8 @@ func zoneOf(m *v1alpha1.Machine, node *corev1.Node, classes map[string]*v1alpha1
 	if node != nil {
 		zone = cmp.Or(node.Labels[corev1.LabelTopologyZone], zone)
 	}
-	if class := classes[m.Spec.Class.Name]; zone == "" && class != nil && class.NodeTemplate != nil {
-		zone = class.NodeTemplate.Zone
+	if class := classes[m.Spec.Class.Name]; zone == "" && class != nil {
+		zone = view.ZoneOfClass(class)
 	}
 	return zone
 }
