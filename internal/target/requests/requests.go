@@ -146,6 +146,9 @@ func (b *Budget) begin(kind budget.Kind) (probe bool, err error) {
 		return answer.Probe, nil
 	case budget.Open:
 		err = errors.New("requests are not sent at present, since those before have failed")
+		if why, _ := b.breaker.Problem(now); why != "" {
+			err = fmt.Errorf("requests are not sent at present: %s", why)
+		}
 	case budget.Crowded:
 		err = fmt.Errorf("%d requests are in flight already", b.shared.InFlight())
 	case budget.Fast:
