@@ -21,7 +21,9 @@ type Rollout struct {
 	// progress for its deadline, or cannot begin. With neither it is under way.
 	Done   bool `json:"done"`
 	Failed bool `json:"failed"`
-	Paused bool `json:"paused,omitempty"`
+	// UnderWay means that machines get a new template; machines may also be not available without it.
+	UnderWay bool `json:"underWay,omitempty"`
+	Paused   bool `json:"paused,omitempty"`
 	// Text is a sentence about what has happened and what is awaited.
 	Text string `json:"text"`
 	// Stalled has reason and message of the condition RolloutStalled; "" without it.
@@ -42,6 +44,7 @@ func RolloutOf(d *v1alpha1.MachineDeployment, owned []*v1alpha1.MachineSet) Roll
 		Object: objectOf(KindDeployment, d), Paused: d.Spec.Paused, Desired: d.Spec.Replicas, Total: status.Replicas,
 		Updated: status.UpdatedReplicas, Available: status.AvailableReplicas,
 	}
+	_, r.UnderWay = rollout.UnderWay(d, owned)
 	if set := rollout.NewSet(d, owned); set != nil {
 		r.Revision = machinefacts.Revision(set)
 	}

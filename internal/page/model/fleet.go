@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,15 +14,18 @@ import (
 
 // Fleet is the state of replicas and slots.
 type Fleet struct {
-	Name     string    `json:"name"`
-	Leader   string    `json:"leader,omitempty"`
-	ShardBy  string    `json:"shardBy,omitempty"`
-	Hold     string    `json:"hold,omitempty"`
+	Name    string `json:"name"`
+	Leader  string `json:"leader,omitempty"`
+	ShardBy string `json:"shardBy,omitempty"`
+	Hold    string `json:"hold,omitempty"`
+	// Replicas are the first ones, those that live before others. All is how many there are, of which
+	// Lives live.
 	Replicas []Replica `json:"replicas"`
-	// Slots by their numbers. Holder and Assigned are indexes in Replicas, -1 without one.
+	All      int       `json:"all"`
+	Lives    int       `json:"lives"`
+	// Slots by their numbers. Holder and Assigned are indexes in Replicas, -1 without one there.
 	Slots []Slot `json:"slots"`
 	Held  int    `json:"held"`
-	Lives int    `json:"lives"`
 }
 
 // Replica is a replica. State is "Lives", "Leads", "Unfit", "Leaving", "Silent" or "Left".
@@ -59,13 +64,17 @@ func fleetOf(f view.Fleet, machines []*v1alpha1.Machine) Fleet {
 	is := Fleet{
 		Name: f.Name, Leader: f.Leader, ShardBy: f.ShardBy, Hold: bounded.Text(f.Hold, mostText), Replicas: []Replica{}, Slots: []Slot{},
 	}
-	at := map[string]int{}
+	is.All = len(f.Replicas)
 	for _, r := range f.Replicas {
-		at[r.Name] = len(is.Replicas)
-		is.Replicas = append(is.Replicas, replicaOf(r))
 		if r.Lives {
 			is.Lives++
 		}
+	}
+	f.Replicas = shownReplicas(f.Replicas)
+	at := map[string]int{}
+	for i, r := range f.Replicas {
+		at[r.Name] = i
+		is.Replicas = append(is.Replicas, replicaOf(r))
 	}
 	index := func(replica string) int {
 		if i, known := at[replica]; known {
@@ -91,6 +100,25 @@ func fleetOf(f view.Fleet, machines []*v1alpha1.Machine) Fleet {
 		is.Slots = append(is.Slots, one)
 	}
 	return is
+}
+
+// shownReplicas returns the replicas that are shown, in their order: all, or those that live before
+// others.
+func shownReplicas(all []view.Replica) []view.Replica {
+	if len(all) <= MostReplicas {
+		return all
+	}
+	shown := slices.SortedStableFunc(slices.Values(all), func(a, b view.Replica) int {
+		switch {
+		case a.Lives == b.Lives:
+			return 0
+		case a.Lives:
+			return -1
+		}
+		return 1
+	})[:MostReplicas]
+	slices.SortFunc(shown, func(a, b view.Replica) int { return cmp.Compare(a.Name, b.Name) })
+	return shown
 }
 
 // silentFor is from when on the silence of a replica is shown: renewals are two seconds apart.

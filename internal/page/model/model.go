@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 const (
 	// MostTiles is how many machines have a tile. Counts are those of all.
 	MostTiles = 20_000
-	// MostRows is how many rows a list has.
-	MostRows = 200
+	// MostRows is how many rows a list has, MostReplicas how many replicas are shown, and MostUnread
+	// how many texts about what could not be read.
+	MostRows, MostReplicas, MostUnread = 200, 200, 20
 	// mostText is how many bytes a text of a row has, and mostNote those of a tile.
 	mostText, mostNote = 512, 256
 	// mostName is how many bytes a name has. API servers do not check those of owners, nor phases.
@@ -136,7 +138,7 @@ func Of(in Input) State {
 	s := State{
 		About: About{
 			Replica: in.Replica, Version: in.Version, Loading: !in.Loaded, Since: seconds(in.Since), Receipts: len(in.Receipts),
-			Unread: in.Unread,
+			Unread: unreadOf(in.Unread),
 		},
 		Fleet:   fleetOf(fleet, in.Machines),
 		Targets: listOf(view.TargetsOf(in.Snapshot, in.Targets).Targets, targetOf),
@@ -168,6 +170,17 @@ func Of(in Input) State {
 	s.Rollouts = rolloutsOf(in.Snapshot)
 	s.Counts = counts
 	return s
+}
+
+// unreadOf returns the first texts about what could not be read, and how many more there are.
+func unreadOf(all []string) (texts []string) {
+	for _, text := range all[:min(len(all), MostUnread)] {
+		texts = append(texts, bounded.Text(text, mostText))
+	}
+	if more := len(all) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return texts
 }
 
 // Orphans are the orphans that a MachineClass records as suspected.

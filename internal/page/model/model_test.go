@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,7 +150,31 @@ func TestStateIsBounded(t *testing.T) {
 		d.Name, d.UID = fmt.Sprintf("%s-%d", d.Name, i), ""
 		in.Deployments = append(in.Deployments, d)
 	}
+	for i := range 3 * model.MostUnread {
+		in.Unread = append(in.Unread, fmt.Sprint(i, long))
+	}
+	replicas := 0
+	for _, l := range slices.Clone(in.Leases) {
+		if l.Labels[v1alpha1.LabelLease] != v1alpha1.LeaseOfSession {
+			continue
+		}
+		replicas += 500
+		for i := range 499 { // replicas that have left, before those that live in the order of names
+			left := l.DeepCopy()
+			left.Name, left.Spec.HolderIdentity = fmt.Sprintf("fleet-session-a-%s-%d", l.Name, i), nil
+			in.Leases = append(in.Leases, left)
+		}
+	}
 	s := model.Of(in)
+	if text := s.About.Unread[0]; len(s.About.Unread) != model.MostUnread+1 || s.About.Unread[model.MostUnread] != "and 40 more" || len(text) > 600 {
+		t.Errorf("%d texts about what was not read, the first of %d bytes, the last %q", len(s.About.Unread), len(text), s.About.Unread[model.MostUnread])
+	}
+	f := s.Fleet
+	lives := func(r model.Replica) bool { return r.State == "Leads" || r.State == "Lives" }
+	if len(f.Replicas) != model.MostReplicas || f.All != replicas || !slices.ContainsFunc(f.Replicas, lives) ||
+		f.Replicas[f.Slots[0].Holder].Name != "fleet-0" {
+		t.Errorf("%d of %d replicas, slot 0 is of number %d", len(f.Replicas), f.All, f.Slots[0].Holder)
+	}
 	if s.Counts.Machines != machines || s.Counts.Tiles != model.MostTiles || len(s.Tiles) != model.MostTiles {
 		t.Errorf("%d machines, %d tiles counted, %d tiles", s.Counts.Machines, s.Counts.Tiles, len(s.Tiles))
 	}

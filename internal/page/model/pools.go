@@ -49,7 +49,7 @@ func poolsOf(s view.Snapshot) List[Pool] {
 	return l
 }
 
-// Rollout is a rollout that is not done.
+// Rollout is a rollout that is not done, or has failed.
 type Rollout struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -73,7 +73,8 @@ func rolloutsOf(s view.Snapshot) List[Rollout] {
 	}
 	var all []view.Rollout
 	for _, d := range s.Deployments {
-		if r := view.RolloutOf(d, sets[d.UID]); !r.Done {
+		// Machines that are not available have no rollout, unless their template is new.
+		if r := view.RolloutOf(d, sets[d.UID]); r.Failed || r.UnderWay && !r.Done {
 			all = append(all, r)
 		}
 	}

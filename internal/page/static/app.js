@@ -24,6 +24,7 @@ function apply(message) {
   show(sections, wasLoading ? Object.keys(sections) : Object.keys(message.sections || {}));
   machines.pools = sections.pools ? sections.pools.rows : [];
   machines.slots = sections.fleet;
+  machines.machines = sections.counts ? sections.counts.machines : 0;
   machines.draw();
 }
 

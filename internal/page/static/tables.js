@@ -38,6 +38,7 @@ export function ages() {
 
 const named = (o) => (o.namespace ? `${o.namespace}/${o.name}` : o.name);
 const level = (l, text) => element("span", { class: "level", "data-level": l || "OK" }, text || l || "OK");
+const object = (o) => element("span", {}, element("span", { class: "kind" }, o.kind), " ", code(named(o)));
 const code = (text) => (text ? element("span", { class: "name" }, text) : "");
 
 // fewRows is how many rows a table has at most that does not scroll by itself.
@@ -96,7 +97,7 @@ function fleet(f) {
   document.getElementById("fleet").textContent = f.name;
   document.title = `Fleet ${f.name}`;
   const section = document.getElementById("fleet-section");
-  section.querySelector(".count").textContent = `${f.lives} of ${f.replicas.length} live, ${f.held} of ${f.slots.length} slots held`;
+  section.querySelector(".count").textContent = `${f.lives} of ${f.all} live, ${f.held} of ${f.slots.length} slots held`;
   const parts = [];
   if (f.hold) parts.push(element("p", { class: "problem" }, `Deletions are held in all namespaces: ${f.hold}`));
   const levels = { Lives: "OK", Leads: "OK", Left: "Note", Leaving: "Note" };
@@ -105,9 +106,10 @@ function fleet(f) {
   parts.push(table("Replicas", ["Replica", "State", "Slots", "Machines", "Why"], f.replicas.map((r, i) => [
     element("span", { class: "swatch", "data-hue": r.state === "Left" ? undefined : i % hues }, code(r.name)),
     state(r), number(r.slots), number(r.machines), r.why || ""])));
+  if (f.all > f.replicas.length) parts.push(element("p", { class: "none" }, `${f.all - f.replicas.length} more are not shown.`));
   const cells = f.slots.map((slot) => {
     const holder = f.replicas[slot.h], assigned = f.replicas[slot.a];
-    let text = `slot ${slot.n}: ${holder ? `held by ${holder.name}` : "no holder"}`;
+    let text = `slot ${slot.n}: ${holder ? `held by ${holder.name}` : slot.s ? "no holder" : "held by a replica that is not shown"}`;
     if (slot.s === "Moving" && assigned) text += `, moves to ${assigned.name}`;
     else if (slot.s) text += `, ${slot.s}`;
     const cell = element("span", { class: "slot", "data-hue": slot.h < 0 ? undefined : slot.h % hues, "data-state": slot.s });
@@ -126,13 +128,13 @@ function fleet(f) {
 }
 
 function rollouts(l) {
-  list("rollouts", l, "No rollout is under way.", ["MachineDeployment", "Progress", "State"], (r) => {
+  list("rollouts", l, "No rollout is under way.", ["MachineDeployment", "Progress", "State", "Stalled for"], (r) => {
     const done = Math.min(r.updated, r.available);
     const bar = element("progress", { max: Math.max(r.desired, 1), value: done, "aria-label": `Progress of ${r.name}` });
     return [code(named(r)),
       element("span", { class: "progress" }, bar, `${r.updated} of ${r.desired} new, ${r.available} available, ${r.total} in all`),
-      element("span", {}, r.failed ? level("Error", "failed") : r.stalled ? level("Warning", "stalled") : "", r.stalled || r.text, " ",
-        since(r.since))];
+      element("span", {}, r.failed ? level("Error", "failed") : r.stalled ? level("Warning", "stalled") : "",
+        r.paused ? level("Note", "paused") : "", r.stalled || r.text), since(r.since)];
   });
 }
 
@@ -140,7 +142,7 @@ function rollouts(l) {
 function deletions(s) {
   const a = s.about, receipts = a.receipts === 1 ? "1 receipt" : `${number(a.receipts)} receipts`;
   list("deletions", s.deletions, "None of these.", ["Object", "Why", "State", "At", "By"], (d) => [
-    element("span", {}, `${d.kind} `, code(named(d))), [d.rule || "not recorded", d.evidence].filter(Boolean).join(": "),
+    object(d), [d.rule || "not recorded", d.evidence].filter(Boolean).join(": "),
     { started: "accepted", unknown: "sent, no answer", deleting: "is being deleted", gone: "gone" }[d.result] || d.result,
     since(d.at), code(d.by)]);
   document.querySelector("#deletions .body").prepend(element("p", { class: "none" },
@@ -149,22 +151,25 @@ function deletions(s) {
     "What other replicas deleted before that is not here: Events and the deletion log have it."));
 }
 
+// targetStates are the words for levels of target clusters; without a level nothing is wrong.
+const targetStates = { Error: "not available", Warning: "does not answer" };
+
 const shown = {
   about: (s) => about(s.about),
   fleet: (s) => fleet(s.fleet),
   rollouts: (s) => rollouts(s.rollouts),
   troubles: (s) => list("trouble", s.troubles, "Nothing.", ["Level", "Object", "Reason", "Message", "Since"],
-    (t) => [level(t.level), element("span", {}, `${t.kind} `, code(named(t))), t.reason, t.message || "", since(t.since)]),
+    (t) => [level(t.level), object(t), t.reason, t.message || "", since(t.since)]),
   drains: (s) => list("drains", s.drains, "No Node is being drained.",
     ["Node", "Because of", "Since", "Forced", "Pods that are left, and what holds them"], (d) => [
       element("span", {}, d.blocked ? level("Warning", "blocked") : "", code(d.node),
         element("span", { class: "of" }, ` ${d.namespace}/${d.machine}`)),
       d.why, since(d.since), since(d.forced), d.report]),
   breakers: (s) => list("breakers", s.breakers, "None is open.", ["Object", "Why", "Since"],
-    (t) => [element("span", {}, `${t.kind} `, code(named(t))), t.message || "", since(t.since)]),
+    (t) => [object(t), t.message || "", since(t.since)]),
   targets: (s) => list("targets", s.targets, "There is no target cluster.", ["Of namespace", "Machines", "State", "Why"],
-    (t) => [code(t.namespace || "all"), number(t.machines),
-      t.level ? level(t.level) : t.state === "answers" ? level("OK") : t.state || "not used by this replica", t.why || t.server || ""]),
+    (t) => [code(t.namespace || "all"), number(t.machines), level(t.level, targetStates[t.level]),
+      t.why || t.server || (t.state ? "" : "No trouble is reported; this replica does not work with it.")]),
   orphans: (s) => list("orphans", s.orphans, "No resource is suspected.", ["MachineClass", "Suspects", "Approved", "Oldest"],
     (o) => [code(`${o.namespace}/${o.class}`), String(o.suspects), String(o.approved || 0), `${o.minutes} min`]),
   deletions: (s) => deletions(s),

@@ -27,6 +27,7 @@ export class Machines {
     this.all = new Map(); // pool → name → machine
     this.groups = new Map(); // of what is shown, by key
     this.pools = [];
+    this.machines = 0; // how many there are, also without a tile
     this.by = "pool";
     this.find = "";
     this.only = false;
@@ -140,7 +141,8 @@ export class Machines {
       }
     }
     const more = document.querySelector("#machines .count");
-    more.textContent = count === all ? number(all) : `${number(count)} of ${number(all)}`;
+    const machines = Math.max(this.machines, all); // also those without a tile
+    more.textContent = count === machines ? number(all) : `${number(count)} of ${number(machines)}`;
     const keys = [...found.keys()].map((key) => [key, found.get(key).reduce((worst, m) => Math.max(worst, m.level < 2 ? 0 : m.level), 0)]);
     keys.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
     const size = count > 4000 ? 7 : count > 800 ? 10 : 15;
@@ -165,14 +167,15 @@ export class Machines {
       after = group.section;
       this.paint(group);
     }
-    this.rest(keys.length, all);
+    this.rest(keys.length, all, machines - all);
     this.describe();
   }
 
-  rest(groups, all) {
+  rest(groups, all, without) {
     if (this.note) this.note.remove();
     let text = groups > mostGroups ? `${groups - mostGroups} more groups are not shown; find some.` : "";
     if (!groups) text = all ? "No machine matches." : "There are no machines.";
+    if (without) text = `${text} ${number(without)} more machines have no tile, and are not found here; kubectl mcf tree has all.`.trim();
     this.note = element("p", { class: "none" }, text);
     if (text) this.area.append(this.note);
   }
@@ -201,7 +204,7 @@ export class Machines {
     }
     const parts = [...phases].sort((a, b) => b[1] - a[1]).map(([phase, n]) => `${number(n)} ${phase}`).join(", ");
     const pool = this.by === "pool" && this.pools.find((p) => `${p.namespace}/${p.name}` === group.key);
-    const desired = pool && pool.desired !== group.machines.length ? ` of ${pool.desired}` : "";
+    const desired = pool && pool.desired !== group.machines.length ? ` (${number(pool.desired)} desired)` : "";
     const reason = pool && pool.reason && pool.level !== "Note" ? `; ${pool.reason}` : "";
     const text = `${number(group.machines.length)}${desired}: ${parts}${reason}`;
     if (group.text === text) return;
