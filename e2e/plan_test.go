@@ -53,7 +53,7 @@ type change struct {
 // same machines in the same order, as many at once, and the time of nine in ten within 30 %.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	lab := startLab(t, "plans", func(o *harness.Options) { o.CloudsimFlags = "--create-latency=500ms --delete-latency=3s" })
+	lab := startLab(t, "plans", func(o *harness.Options) { o.CloudsimFlags = "--create-latency=500ms --delete-latency=6s" })
 	s := newSpace(t, lab, "plans", "")
 	s.must(lab.Cloud.Set(t.Context(), `{"bootTime":{"mean":"13s","spread":"3s"}}`))
 	dice := rand.New(rand.NewPCG(*planSeed, 1))

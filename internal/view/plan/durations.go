@@ -1,12 +1,10 @@
 package plan
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 )
 
@@ -14,6 +12,9 @@ import (
 type Bucket struct {
 	From, UpTo time.Duration
 	Count      float64
+	// Mean is where in the bucket the mean of its durations is, above 0 and below 1; 0 if it is not
+	// known.
+	Mean float64
 }
 
 // Distribution has measured durations of a step. The zero value knows of none.
@@ -30,23 +31,8 @@ func (d Distribution) Count() (n float64) {
 	return n
 }
 
-// Add returns the distribution of the durations of both. Buckets with the same limits are one.
-func (d Distribution) Add(other Distribution) Distribution {
-	sum := slices.Clone(d)
-	for _, b := range other {
-		i := slices.IndexFunc(sum, func(known Bucket) bool { return known.From == b.From && known.UpTo == b.UpTo })
-		if i < 0 {
-			sum = append(sum, b)
-		} else {
-			sum[i].Count += b.Count
-		}
-	}
-	slices.SortFunc(sum, func(a, b Bucket) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.UpTo, b.UpTo)) })
-	return sum
-}
-
-// Quantile returns the duration below which the share q of all durations is. Within a bucket they
-// are spread evenly. It is 0 if there are none.
+// Quantile returns the duration below which the share q of all durations is. It is 0 if there are
+// none.
 func (d Distribution) Quantile(q float64) time.Duration {
 	rank := math.Min(math.Max(q, 0), 1) * d.Count()
 	var last time.Duration
@@ -56,11 +42,20 @@ func (d Distribution) Quantile(q float64) time.Duration {
 		}
 		last = b.UpTo
 		if rank <= b.Count {
-			return b.From + time.Duration(rank/b.Count*float64(b.UpTo-b.From))
+			return b.From + time.Duration(b.below(rank/b.Count)*float64(b.UpTo-b.From))
 		}
 		rank -= b.Count
 	}
 	return last
+}
+
+// below returns at which part of the bucket the share q of its durations is below: evenly spread
+// ones have a mean in the middle, and q^k has the mean 1/(k+1).
+func (b Bucket) below(q float64) float64 {
+	if b.Mean == 0 {
+		return q
+	}
+	return math.Pow(q, 1/b.Mean-1)
 }
 
 // Durations are how long the steps of machines take.

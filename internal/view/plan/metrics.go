@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -17,32 +17,27 @@ const stepsMetric = "mcf_machine_step_seconds"
 // of machines of a provider, or of all if it is "". What no replica has measured since its start is
 // not known.
 func ReadDurations(answers []string, provider string) (d Durations) {
+	steps := map[string]*histogram{}
 	for _, answer := range answers {
-		steps := map[string][]cumulated{}
 		for line := range strings.Lines(answer) {
-			labels, value, ok := stepOf(line)
+			part, labels, value, ok := stepOf(line)
 			if !ok || provider != "" && labelIn(labels, "provider") != provider {
 				continue
 			}
-			bound, err := strconv.ParseFloat(labelIn(labels, "le"), 64)
-			if err != nil {
-				continue
+			step := labelIn(labels, "step")
+			if steps[step] == nil {
+				steps[step] = &histogram{below: map[float64]float64{}}
 			}
-			key := labelIn(labels, "provider") + "/" + labelIn(labels, "step")
-			steps[key] = append(steps[key], cumulated{bound, value})
+			if part == "sum" {
+				steps[step].sum += value
+			} else if bound, err := strconv.ParseFloat(labelIn(labels, "le"), 64); err == nil {
+				steps[step].below[bound] += value
+			}
 		}
-		for key, buckets := range steps {
-			_, step, _ := strings.Cut(key, "/")
-			switch of := distributionOf(buckets); step {
-			case "create":
-				d.Create = d.Create.Add(of)
-			case "run":
-				d.Run = d.Run.Add(of)
-			case "delete":
-				d.Delete = d.Delete.Add(of)
-			case "drain":
-				d.Drain = d.Drain.Add(of)
-			}
+	}
+	for step, of := range map[string]*Distribution{"create": &d.Create, "run": &d.Run, "delete": &d.Delete, "drain": &d.Drain} {
+		if h := steps[step]; h != nil {
+			*of = h.distribution()
 		}
 	}
 	d.Source = fmt.Sprintf("histograms of %d replicas since their start: %.0f machines have joined, %.0f were deleted",
@@ -50,21 +45,25 @@ func ReadDurations(answers []string, provider string) (d Durations) {
 	return d
 }
 
-// cumulated is a bucket as a histogram has it: how many values are at most the bound, in seconds.
-type cumulated struct{ bound, count float64 }
+// histogram has how many durations are at most each bound, in seconds, and the sum of all.
+type histogram struct {
+	below map[float64]float64
+	sum   float64
+}
 
-// stepOf returns the labels and the value of a bucket of the histogram.
-func stepOf(line string) (labels string, value float64, ok bool) {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(line), stepsMetric+"_bucket{")
+// stepOf returns a bucket, or the sum, of the histogram.
+func stepOf(line string) (part, labels string, value float64, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(line), stepsMetric+"_")
 	if !ok {
-		return "", 0, false
+		return "", "", 0, false
 	}
+	part, rest, _ = strings.Cut(rest, "{")
 	labels, number, ok := strings.Cut(rest, "} ")
-	if !ok {
-		return "", 0, false
+	if !ok || part != "bucket" && part != "sum" {
+		return "", "", 0, false
 	}
 	value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	return labels, value, err == nil
+	return part, labels, value, err == nil
 }
 
 // labelIn returns the value of a label. Values with commas and quotes are not expected.
@@ -74,20 +73,28 @@ func labelIn(labels, name string) string {
 	return value
 }
 
-// distributionOf returns the distribution of a histogram. What is beyond its last bound counts as
-// that.
-func distributionOf(buckets []cumulated) (d Distribution) {
-	slices.SortFunc(buckets, func(a, b cumulated) int { return cmp.Compare(a.bound, b.bound) })
-	var from, counted float64
-	for _, b := range buckets {
-		upTo := b.bound
-		if math.IsInf(upTo, 1) {
+// distribution returns the distribution of a histogram. What is beyond its last bound counts as
+// that. Buckets are wide, and the sum tells where in them durations are on average.
+func (h *histogram) distribution() (d Distribution) {
+	var from, counted, least, width float64
+	for _, bound := range slices.Sorted(maps.Keys(h.below)) {
+		upTo := bound
+		if math.IsInf(bound, 1) {
 			upTo = from
 		}
-		if n := b.count - counted; n > 0 {
+		if n := h.below[bound] - counted; n > 0 {
 			d = append(d, Bucket{From: seconds(from), UpTo: seconds(upTo), Count: n})
+			least, width = least+n*from, width+n*(upTo-from)
 		}
-		from, counted = upTo, b.count
+		from, counted = upTo, max(counted, h.below[bound]) // replicas of other versions may have other bounds
+	}
+	isBounded := len(d) > 0 && d[len(d)-1].UpTo > d[len(d)-1].From
+	if !isBounded || h.sum <= 0 {
+		return d
+	}
+	mean := math.Min(math.Max((h.sum-least)/width, 0.01), 0.99)
+	for i := range d {
+		d[i].Mean = mean
 	}
 	return d
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -154,7 +155,8 @@ func TestP90IsThatOfTheWholeChange(t *testing.T) {
 }
 
 func TestDistributions(t *testing.T) {
-	d := distributionOf([]cumulated{{30, 4}, {10, 2}, {60, 4}, {20, 2}})
+	h := &histogram{below: map[float64]float64{30: 4, 10: 2, 60: 4, 20: 2}}
+	d := h.distribution()
 	for q, want := range map[float64]time.Duration{
 		0: 0, 0.25: 5 * time.Second, 0.5: 10 * time.Second, 0.75: 25 * time.Second, 1: 30 * time.Second,
 	} {
@@ -162,8 +164,15 @@ func TestDistributions(t *testing.T) {
 			t.Errorf("quantile %v is %s, want %s", q, got, want)
 		}
 	}
-	if n := d.Add(d).Count(); n != 8 || d.Count() != 4 {
-		t.Errorf("the sum has %v, and %v were added", n, d.Count())
+	for sum, want := range map[float64]float64{0: 15, 40: 10, 50: 12.5, 60: 15, 75: 18.75, 80: 20} { // seconds
+		h.sum = sum
+		d, mean := h.distribution(), 0.0
+		for i := range 1000 {
+			mean += d.Quantile((float64(i)+0.5)/1000).Seconds() / 1000
+		}
+		if math.Abs(mean-want) > 0.15 || d.Quantile(1) != 30*time.Second {
+			t.Errorf("with the sum %v s of 4 durations their mean is %.2f s, want %v; the longest is %s", sum, mean, want, d.Quantile(1))
+		}
 	}
 	if Distribution(nil).Quantile(0.5) != 0 {
 		t.Error("nothing has a quantile")
@@ -177,11 +186,16 @@ mcf_machine_step_seconds_bucket{provider="aws",step="run",le="120"} 3
 mcf_machine_step_seconds_bucket{provider="aws",step="run",le="+Inf"} 4
 mcf_machine_step_seconds_sum{provider="aws",step="run"} 400
 mcf_machine_step_seconds_bucket{provider="gcp",step="run",le="60"} 9
+mcf_machine_step_seconds_bucket{provider="gcp",step="run",le="120"} 9
+mcf_machine_step_seconds_bucket{provider="gcp",step="run",le="+Inf"} 9
 mcf_machine_step_seconds_bucket{provider="aws",step="delete",le="60"} 2
+mcf_machine_step_seconds_sum{provider="aws",step="delete"} 90
+mcf_machine_step_seconds_count{provider="aws",step="delete"} 2
 other{step="run"} 1
 `
 	d := ReadDurations([]string{answer, answer}, "aws")
 	if d.Run.Count() != 8 || d.Run.Quantile(1) != 2*time.Minute || d.Run.Quantile(0) != time.Minute || d.Delete.Count() != 4 ||
+		d.Delete[0].Mean != 0.75 ||
 		d.Drain != nil {
 		t.Errorf("got %+v", d)
 	}
