@@ -80,8 +80,13 @@ const (
 	someUpdate = 5 * time.Minute
 )
 
+// strata is how many runs have durations of different parts of a distribution. It is prime.
+const strata = 41
+
 // Draw returns the duration of a step of an object in a run: the median in the run 0, and one of
-// the distribution in others. The same run, step and object have the same one each time.
+// the distribution in others. The same run, step and object have the same one each time. In
+// successive runs each part of the distribution is drawn once, in an order of the object's own, so
+// that few runs show its median.
 func (d Distribution) Draw(run int, step, name string, otherwise time.Duration) time.Duration {
 	switch {
 	case d.Count() == 0:
@@ -89,6 +94,8 @@ func (d Distribution) Draw(run int, step, name string, otherwise time.Duration) 
 	case run == 0:
 		return d.Quantile(0.5)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s/%s", run, step, name))
-	return d.Quantile(float64(binary.BigEndian.Uint64(sum[:8])>>11) / (1 << 53))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s", step, name))
+	begin, by := binary.BigEndian.Uint64(sum[:8]), 1+binary.BigEndian.Uint64(sum[8:16])%(strata-1)
+	part := (begin%strata + by*uint64(run)) % strata //nolint:gosec // runs have small positive numbers
+	return d.Quantile((float64(part) + 0.5) / strata)
 }

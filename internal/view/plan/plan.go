@@ -209,7 +209,7 @@ type Input struct {
 // runs is how many runs the distribution of the total time is computed from, at the most; large
 // ones have fewer.
 const (
-	runs         = 40
+	runs         = strata
 	leastRuns    = 5
 	mostOfPasses = 4_000_000 // machines that are looked at, in all runs
 )

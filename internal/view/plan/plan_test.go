@@ -177,6 +177,13 @@ func TestDistributions(t *testing.T) {
 	if Distribution(nil).Quantile(0.5) != 0 {
 		t.Error("nothing has a quantile")
 	}
+	drawn := map[time.Duration]bool{}
+	for run := range strata {
+		drawn[d.Draw(run+1, "run", "a", 0)] = true
+	}
+	if len(drawn) != strata || d.Draw(0, "run", "a", 0) != d.Quantile(0.5) {
+		t.Errorf("%d different durations in %d runs", len(drawn), strata)
+	}
 }
 
 func TestReadDurations(t *testing.T) {
