@@ -33,7 +33,7 @@ Exit codes: 0 done, 1 failed or not done, 2 wrong usage.`,
 		newMoveCommand(p), newDrainCommand(p), newPreserveCommand(p), newUnpreserveCommand(p), newHoldCommand(p), newReleaseCommand(p),
 		newTargetsCommand(p), newTopCommand(p), newPlanCommand(p), newDashboardCommand(p), newVersionCommand(p), newOptionsCommand())
 	p.addCompletions(cmd)
-	hideGlobalFlags(cmd)
+	cmd.SetUsageFunc(showUsage)
 	return cmd
 }
 
@@ -49,18 +49,38 @@ func newOptionsCommand() *cobra.Command {
 
 const globalFlags = `"kubectl mcf options" lists the flags of all commands.` + "\n"
 
-// hideGlobalFlags leaves the flags of all commands out of each help: they are longer than a screen.
-func hideGlobalFlags(cmd *cobra.Command) {
-	template := cmd.UsageTemplate()
-	from, to := strings.Index(template, "{{if .HasAvailableLocalFlags}}"), strings.Index(template, "{{if .HasHelpSubCommands}}")
-	if from < 0 || to < from {
-		return // another version of cobra
+// showUsage writes how a command is used, without the flags of all commands: they are longer than a
+// screen. It is no template, as cobra has it: the linker keeps all methods of all types in a
+// program that has templates.
+func showUsage(cmd *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:")
+	if cmd.Runnable() {
+		b.WriteString("\n  " + cmd.UseLine())
 	}
-	for _, verb := range cmd.Commands() {
-		verb.SetUsageTemplate(template[:from] + "{{if .HasAvailableLocalFlags}}\n\nFlags:\n" +
-			"{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}\n\n" + globalFlags + template[to:])
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\n  " + cmd.CommandPath() + " [command]")
 	}
-	cmd.SetUsageTemplate(template[:from] + "\n\n" + globalFlags + template[to:])
+	if cmd.HasExample() {
+		b.WriteString("\n\nExamples:\n" + cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\n\nAvailable Commands:")
+		for _, verb := range cmd.Commands() {
+			if verb.IsAvailableCommand() || verb.Name() == "help" {
+				fmt.Fprintf(&b, "\n  %-*s %s", verb.NamePadding(), verb.Name(), verb.Short)
+			}
+		}
+	}
+	if cmd.HasParent() && cmd.HasAvailableLocalFlags() {
+		b.WriteString("\n\nFlags:\n" + strings.TrimRight(cmd.LocalFlags().FlagUsages(), "\n"))
+	}
+	b.WriteString("\n\n" + globalFlags)
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\nUse %q for more information about a command.\n", cmd.CommandPath()+" [command] --help")
+	}
+	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
+	return err
 }
 
 // Rights that several verbs need, with the roles of the Helm chart that have them.
