@@ -19,9 +19,8 @@ type lister = func(cmd *cobra.Command, r observe.Reader, namespace string, o met
 // objects. Without the right to list them it offers none.
 func (p *program) completes(names lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		r, err1 := p.reader()
-		namespace, err2 := p.namespace()
-		if len(args) > 0 || err1 != nil || err2 != nil {
+		r, namespace, err := p.readerIn()
+		if len(args) > 0 || err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var offered []cobra.Completion

@@ -45,11 +45,8 @@ only the page.`,
 		Example: "  kubectl mcf dashboard --token \"$(kubectl create token reader)\"",
 		Args:    cobra.NoArgs,
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
-			s, err := p.read(cmd, observe.Scope{Leases: true})
+			s, err := p.readFleet(cmd, observe.Scope{})
 			if err != nil {
-				return err
-			}
-			if err := needLeases(s); err != nil {
 				return err
 			}
 			name, err := servingReplica(view.FleetOf(s), replica)

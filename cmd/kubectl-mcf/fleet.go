@@ -40,21 +40,15 @@ func newOwnersCommand(p *program) *cobra.Command {
 			rightToRead, rightToReadLeases),
 		Example: "  kubectl mcf owners -A\n  kubectl mcf owners workers",
 		RunE: run(func(cmd *cobra.Command, args []string) error {
-			s, err := p.read(cmd, observe.Scope{Machines: true, Leases: true})
+			s, err := p.readFleet(cmd, observe.Scope{Machines: true})
 			if err != nil {
-				return err
-			}
-			if err := needLeases(s); err != nil {
 				return err
 			}
 			v := view.OwnersOf(s, args)
 			if len(args) > 0 && len(v.Owners) == 0 {
 				return fmt.Errorf("expected objects of the names %v, and found none; look in another namespace with -n, or in all with -A", args)
 			}
-			var objects []view.Object
-			for _, o := range v.Owners {
-				objects = append(objects, o.Root)
-			}
+			objects := objectsOf(v.Owners, func(o view.Owner) view.Object { return o.Root })
 			return p.print(v, objects, func(style text.Style) string { return text.Owners(v, style) })
 		}),
 	}
@@ -72,29 +66,20 @@ Show the replicas of the fleet, how many slots each holds, and slots without a h
 numbers show these.`, rightToReadLeases),
 		Example: "  kubectl mcf slots\n  kubectl mcf slots 7 --fleet-namespace fleets",
 		RunE: run(func(cmd *cobra.Command, args []string) error {
-			s, err := p.read(cmd, observe.Scope{Leases: true})
+			s, err := p.readFleet(cmd, observe.Scope{})
 			if err != nil {
 				return err
 			}
-			if err := needLeases(s); err != nil {
-				return err
-			}
 			f := view.FleetOf(s)
-			var objects []view.Object
-			for _, r := range f.Replicas {
-				objects = append(objects, view.Object{Kind: view.KindReplica, Name: r.Name})
-			}
 			if len(args) == 0 {
+				objects := objectsOf(f.Replicas, func(r view.Replica) view.Object { return view.Object{Kind: view.KindReplica, Name: r.Name} })
 				return p.print(f, objects, func(style text.Style) string { return text.Slots(f, style) })
 			}
 			slots, err := slotsOf(f, args)
 			if err != nil {
 				return err
 			}
-			objects = nil
-			for _, slot := range slots {
-				objects = append(objects, view.Object{Kind: view.KindSlot, Name: strconv.Itoa(slot.Number)})
-			}
+			objects := objectsOf(slots, func(s view.Slot) view.Object { return view.Object{Kind: view.KindSlot, Name: strconv.Itoa(s.Number)} })
 			return p.print(slots, objects, func(style text.Style) string { return text.Slot(slots, style) })
 		}),
 	}
@@ -152,9 +137,9 @@ the slot over when nothing of it is in flight, and that replica acquires it. The
 				return err
 			}
 			name := membership.SlotLeaseName(p.fleetName, slot.Number, len(f.Slots))
-			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAssignedReplica, args[1])
+			patch := annotation(v1alpha1.AnnotationAssignedReplica, args[1])
 			leases := r.Control.CoordinationV1().Leases(p.fleetNamespace)
-			_, err = leases.Patch(cmd.Context(), name, types.MergePatchType, []byte(patch), patchDefaults())
+			_, err = leases.Patch(cmd.Context(), name, types.MergePatchType, patch, patchDefaults())
 			right := observe.Right{Verb: "patch", Resource: "leases.coordination.k8s.io", Namespace: p.fleetNamespace}
 			if err := observe.Explain(err, right); err != nil {
 				return err
@@ -210,19 +195,13 @@ read through a forwarded port of its pod, or at the addresses of --endpoints.`,
 		Args:    cobra.NoArgs,
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
 			p.allNamespaces = true
-			s, err := p.read(cmd, observe.Scope{Machines: true, Leases: true})
+			s, err := p.readFleet(cmd, observe.Scope{Machines: true})
 			if err != nil {
-				return err
-			}
-			if err := needLeases(s); err != nil {
 				return err
 			}
 			metrics := p.metrics(cmd.Context(), &s, from, interval)
 			v := view.TopOf(s, metrics)
-			var objects []view.Object
-			for _, r := range v.Replicas {
-				objects = append(objects, view.Object{Kind: view.KindReplica, Name: r.Name})
-			}
+			objects := objectsOf(v.Replicas, func(r view.Load) view.Object { return view.Object{Kind: view.KindReplica, Name: r.Name} })
 			return p.print(v, objects, func(style text.Style) string { return text.Top(v, style) })
 		}),
 	}

@@ -62,6 +62,14 @@ func (p *program) print(v any, objects []view.Object, render func(text.Style) st
 	return err
 }
 
+// objectsOf returns the objects of the parts of a view.
+func objectsOf[T any](parts []T, of func(T) view.Object) (all []view.Object) {
+	for _, part := range parts {
+		all = append(all, of(part))
+	}
+	return all
+}
+
 // names returns objects as kubectl prints them with -o name, each once.
 func names(objects []view.Object) string {
 	var all []string

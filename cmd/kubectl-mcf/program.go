@@ -145,6 +145,36 @@ func (p *program) reader() (observe.Reader, error) {
 	return r, err
 }
 
+// readerIn returns the reader of snapshots, and the namespace of the command.
+func (p *program) readerIn() (r observe.Reader, namespace string, err error) {
+	if r, err = p.reader(); err != nil {
+		return r, "", err
+	}
+	namespace, err = p.namespace()
+	return r, namespace, err
+}
+
+// read reads a snapshot of the command's namespace.
+func (p *program) read(cmd *cobra.Command, scope observe.Scope) (s view.Snapshot, err error) {
+	r, namespace, err := p.readerIn()
+	if err != nil {
+		return s, err
+	}
+	scope.Namespace = namespace
+	return r.Read(cmd.Context(), p.now(), scope)
+}
+
+// readFleet is read for views that are computed from Leases, so that it is an error if there are
+// none.
+func (p *program) readFleet(cmd *cobra.Command, scope observe.Scope) (view.Snapshot, error) {
+	scope.Leases = true
+	s, err := p.read(cmd, scope)
+	if err == nil {
+		err = needLeases(s)
+	}
+	return s, err
+}
+
 // style returns how text is rendered: within the width of the terminal and with colors if there is
 // one.
 func (p *program) style() text.Style {

@@ -60,15 +60,11 @@ func deploymentName(arg string) (string, error) {
 
 // deployment reads a MachineDeployment and its MachineSets.
 func (p *program) deployment(ctx context.Context, arg string) (observe.Reader, *v1alpha1.MachineDeployment, []*v1alpha1.MachineSet, error) {
-	r, err := p.reader()
+	r, namespace, err := p.readerIn()
 	if err != nil {
 		return r, nil, nil, err
 	}
 	name, err := deploymentName(arg)
-	if err != nil {
-		return r, nil, nil, err
-	}
-	namespace, err := p.namespace()
 	if err != nil {
 		return r, nil, nil, err
 	}

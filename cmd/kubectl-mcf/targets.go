@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
@@ -48,12 +49,8 @@ is shown, too: it may be reachable from one network only.`,
 			"list nodes of the target cluster, without landscapes"),
 		Args: cobra.NoArgs,
 		RunE: run(func(cmd *cobra.Command, _ []string) error {
-			r, err := p.reader()
-			if err != nil {
-				return err
-			}
 			p.allNamespaces = p.allNamespaces || *p.flags.Namespace == ""
-			namespace, err := p.namespace()
+			r, namespace, err := p.readerIn()
 			if err != nil {
 				return err
 			}
@@ -63,10 +60,7 @@ is shown, too: it may be reachable from one network only.`,
 			}
 			v := view.TargetsOf(s, p.readTargets(cmd.Context(), r, &s, secrets))
 			v.Missing = s.Missing
-			var objects []view.Object
-			for _, t := range v.Targets {
-				objects = append(objects, view.Object{Kind: view.KindNamespace, Name: t.Namespace})
-			}
+			objects := objectsOf(v.Targets, func(t view.Target) view.Object { return view.Object{Kind: view.KindNamespace, Name: t.Namespace} })
 			return p.print(v, objects, func(style text.Style) string { return text.Targets(v, style) })
 		}),
 	}
@@ -103,7 +97,7 @@ func (p *program) readTargets(ctx context.Context, r observe.Reader, s *view.Sna
 			read, err := readTarget(ctx, r, namespace, secrets)
 			forbidden[i] = apierrors.IsForbidden(err)
 			reads[i], isTarget[i] = read, err == nil || !apierrors.IsNotFound(err) && !forbidden[i]
-			reads[i].Err = cmpErr(reads[i].Err, err)
+			reads[i].Err = cmp.Or(reads[i].Err, err)
 		})
 	}
 	wait.Wait()
@@ -123,13 +117,6 @@ func (p *program) readTargets(ctx context.Context, r observe.Reader, s *view.Sna
 		return all
 	}
 	return []view.TargetRead{p.readOnlyTarget(ctx, r)}
-}
-
-func cmpErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // readOnlyTarget reads the target cluster of the command, with the credentials of its user.

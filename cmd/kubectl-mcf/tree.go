@@ -61,18 +61,6 @@ func objectsIn(branches []view.Branch) (all []view.Object) {
 	return all
 }
 
-// read reads a snapshot of the command's namespace.
-func (p *program) read(cmd *cobra.Command, scope observe.Scope) (view.Snapshot, error) {
-	r, err := p.reader()
-	if err != nil {
-		return view.Snapshot{}, err
-	}
-	if scope.Namespace, err = p.namespace(); err != nil {
-		return view.Snapshot{}, err
-	}
-	return r.Read(cmd.Context(), p.now(), scope)
-}
-
 func newStatusCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -92,10 +80,7 @@ fleet. The worst comes first.`,
 				return err
 			}
 			v := view.StatusOf(s)
-			var objects []view.Object
-			for _, t := range v.Troubles {
-				objects = append(objects, t.Object)
-			}
+			objects := objectsOf(v.Troubles, func(t view.Trouble) view.Object { return t.Object })
 			return p.print(v, objects, func(style text.Style) string { return text.Status(v, style) })
 		}),
 	}

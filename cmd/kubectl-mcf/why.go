@@ -61,11 +61,7 @@ where the machine sets none.`,
 			if err != nil {
 				return err
 			}
-			namespace, err := p.namespace()
-			if err != nil {
-				return err
-			}
-			r, err := p.reader()
+			r, namespace, err := p.readerIn()
 			if err != nil {
 				return err
 			}

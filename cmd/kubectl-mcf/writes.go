@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,15 @@ import (
 // patchDefaults returns the options of a patch.
 func patchDefaults() metav1.PatchOptions { return metav1.PatchOptions{FieldManager: fieldManager} }
 
+// annotation returns a merge patch that sets an annotation, or removes it for "".
+func annotation(key, value string) []byte {
+	set := []byte("null")
+	if value != "" {
+		set, _ = json.Marshal(value) // a text can be encoded
+	}
+	return fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, key, set)
+}
+
 const (
 	rightToEditMachines = "get and patch machines of " + v1alpha1.GroupName + " (role edit)"
 	rightToEditNodes    = "patch nodes of the target cluster, if the annotation of the Node decides"
@@ -31,15 +41,11 @@ const (
 
 // machine reads a machine.
 func (p *program) machine(ctx context.Context, arg string) (observe.Reader, *v1alpha1.Machine, error) {
-	r, err := p.reader()
+	r, namespace, err := p.readerIn()
 	if err != nil {
 		return r, nil, err
 	}
 	name, err := machineName(arg)
-	if err != nil {
-		return r, nil, err
-	}
-	namespace, err := p.namespace()
 	if err != nil {
 		return r, nil, err
 	}
@@ -50,11 +56,7 @@ func (p *program) machine(ctx context.Context, arg string) (observe.Reader, *v1a
 // annotatePreserve sets the annotation preserve, or removes it for "", on the object that decides:
 // the Node, if its annotation was applied last, or else the machine.
 func annotatePreserve(ctx context.Context, r observe.Reader, m *v1alpha1.Machine, value string) error {
-	set := "null"
-	if value != "" {
-		set = fmt.Sprintf("%q", value)
-	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationPreserve, set)
+	patch := annotation(v1alpha1.AnnotationPreserve, value)
 	if m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue] == "" {
 		_, err := r.Machines.Machines(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, patchDefaults())
 		return observe.Explain(err, observe.Right{Verb: "patch", Resource: "machines." + v1alpha1.GroupName, Namespace: m.Namespace})
@@ -220,19 +222,11 @@ independent.`, rightToHold),
 // hold holds deletions for a reason, or ends that for "", in the namespace of the command or in
 // all.
 func (p *program) hold(ctx context.Context, reason string) error {
-	r, err := p.reader()
+	r, namespace, err := p.readerIn()
 	if err != nil {
 		return err
 	}
-	namespace, err := p.namespace()
-	if err != nil {
-		return err
-	}
-	set := "null"
-	if reason != "" {
-		set = fmt.Sprintf("%q", reason)
-	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationHoldDeletions, set)
+	patch := annotation(v1alpha1.AnnotationHoldDeletions, reason)
 	var before string
 	where := "in namespace " + namespace
 	if namespace == "" {
