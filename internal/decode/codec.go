@@ -42,7 +42,9 @@ func newNegotiator() negotiator {
 	n := negotiator{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
 	info, _ := runtime.SerializerInfoForMediaType(n.NegotiatedSerializer.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	stream := *info.StreamSerializer
-	info.Serializer, stream.Serializer, info.StreamSerializer = serializer(firstFields{}), serializer(noKind{}), &stream
+	info.Serializer = &fast{Serializer: serializer(firstFields{})}
+	stream.Serializer, stream.Framer = events{serializer(noKind{})}, lines{stream.Framer}
+	info.StreamSerializer = &stream
 	n.types = []runtime.SerializerInfo{info}
 	return n
 }
