@@ -60,6 +60,7 @@ func run(ctx context.Context, o options) error {
 	}
 	around.Control, around.Target, around.Leases = clusters.Control, clusters.Target, clusters.Leases
 	go clusters.Reload(ctx, clock.RealClock{})
+	go paceCollections(ctx, clock.RealClock{})
 	f, err := replica.New(o.Options, around)
 	if err != nil {
 		return err
