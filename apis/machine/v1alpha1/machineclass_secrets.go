@@ -44,8 +44,28 @@ func (c *MachineClass) SecretKeys() []types.NamespacedName {
 // "../../../watch/secrets" would be another request than the one that was meant.
 func MayExist(key types.NamespacedName) bool {
 	// First: it may be a text of a MiB.
-	return len(key.Namespace) <= validation.DNS1123LabelMaxLength && len(key.Name) <= validation.DNS1123SubdomainMaxLength &&
-		len(validation.IsDNS1123Label(key.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(key.Name)) == 0
+	if len(key.Namespace) > validation.DNS1123LabelMaxLength || len(key.Name) > validation.DNS1123SubdomainMaxLength || !isLabel(key.Namespace) {
+		return false
+	}
+	for label := range strings.SplitSeq(key.Name, ".") {
+		if !isLabel(label) {
+			return false
+		}
+	}
+	return true
+}
+
+// isLabel is validation.IsDNS1123Label without the length and the regular expression: each machine
+// is asked for its Node many times, and each time for what the Node refers to.
+func isLabel(text string) bool {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '-' && 0 < i && i < len(text)-1:
+		default:
+			return false
+		}
+	}
+	return text != ""
 }
 
 // SharedWith reports whether MachineClasses of a namespace may use a Secret with this metadata: the

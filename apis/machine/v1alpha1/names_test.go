@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestMayExist(t *testing.T) {
@@ -21,6 +22,22 @@ func TestMayExist(t *testing.T) {
 		isNamespace := isName && len(name) <= 63 && !strings.Contains(name, ".")
 		if got := MayExist(types.NamespacedName{Namespace: name, Name: "s"}); got != isNamespace {
 			t.Errorf("namespace %.40q: %t, want %t", name, got, isNamespace)
+		}
+	}
+}
+
+// TestMayExistIsTheRuleOfKubernetes compares the short texts that have all that names may have.
+func TestMayExistIsTheRuleOfKubernetes(t *testing.T) {
+	texts := []string{""}
+	for i := 0; len(texts[i]) < 5; i++ {
+		for _, c := range []string{"a", "0", "-", ".", "Z"} {
+			texts = append(texts, texts[i]+c)
+		}
+	}
+	for _, text := range texts {
+		name, namespace := MayExist(types.NamespacedName{Namespace: "n", Name: text}), MayExist(types.NamespacedName{Namespace: text, Name: "s"})
+		if name != (len(validation.IsDNS1123Subdomain(text)) == 0) || namespace != (len(validation.IsDNS1123Label(text)) == 0) {
+			t.Errorf("%q: name %t, namespace %t", text, name, namespace)
 		}
 	}
 }

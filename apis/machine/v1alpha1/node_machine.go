@@ -26,9 +26,10 @@ func (r MachineRef) String() string { return r.Namespace + "/" + r.Name + "/" + 
 // MachineOf returns the Machine that a Node is bound to; bound is false when it is bound to none,
 // or when its annotation cannot be read.
 func MachineOf(node metav1.Object) (ref MachineRef, bound bool) {
-	parts := strings.Split(node.GetAnnotations()[AnnotationMachine], "/")
-	if len(parts) != 3 || parts[2] == "" || !MayExist(types.NamespacedName{Namespace: parts[0], Name: parts[1]}) {
+	namespace, rest, _ := strings.Cut(node.GetAnnotations()[AnnotationMachine], "/")
+	name, uid, _ := strings.Cut(rest, "/")
+	if uid == "" || strings.Contains(uid, "/") || !MayExist(types.NamespacedName{Namespace: namespace, Name: name}) {
 		return MachineRef{}, false
 	}
-	return MachineRef{Namespace: parts[0], Name: parts[1], UID: types.UID(parts[2])}, true
+	return MachineRef{Namespace: namespace, Name: name, UID: types.UID(uid)}, true
 }
