@@ -23,16 +23,16 @@ import (
 )
 
 // updateKeys returns the labels and annotations of Nodes that belong to an in-place update.
-func updateKeys() (labels, annotations []string) {
-	return []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult},
-		[]string{v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason}
+func updateKeys() (labels [3]string, annotations [2]string) {
+	return [3]string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult},
+		[2]string{v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason}
 }
 
 // hasUpdateKeys reports whether a Node carries a label or an annotation of an in-place update.
 func hasUpdateKeys(node *corev1.Node) bool {
 	labels, annotations := updateKeys()
-	return slices.ContainsFunc(labels, func(key string) bool { return node.Labels[key] != "" }) ||
-		slices.ContainsFunc(annotations, func(key string) bool { return node.Annotations[key] != "" })
+	return slices.ContainsFunc(labels[:], func(key string) bool { return node.Labels[key] != "" }) ||
+		slices.ContainsFunc(annotations[:], func(key string) bool { return node.Annotations[key] != "" })
 }
 
 // observeTarget records the Nodes of the machines, or why they are not known.
@@ -60,17 +60,18 @@ func (c *Controller) observeNodes(
 	if cluster == nil {
 		return nil, nil
 	}
-	nodes := map[string]*corev1.Node{}
+	nodes, inPlace := map[string]*corev1.Node{}, rollout.IsInPlace(d)
 	for _, all := range machines {
 		for _, m := range all {
 			node, known := cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]})
 			if !known {
 				continue
 			}
-			if node = cluster.Written.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
-				continue // it belongs to another machine or VM, or is not claimed yet
+			node = cluster.Written.Newest(node)
+			if !inPlace && !hasUpdateKeys(node) {
+				continue // the cheaper question first: for most nothing else is asked
 			}
-			if rollout.IsInPlace(d) || hasUpdateKeys(node) {
+			if nodeowner.Relate(m, node) == nodeowner.Own { // else it belongs to another machine or VM, or is not claimed yet
 				nodes[node.Name] = node
 			}
 		}
@@ -105,10 +106,10 @@ func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node)
 // heartbeats.
 func concernsUpdate(before, after *corev1.Node) bool {
 	labels, annotations := updateKeys()
-	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool {
+	return slices.ContainsFunc(append(labels[:], v1alpha1.LabelMachineName), func(key string) bool {
 		return before.Labels[key] != after.Labels[key]
 	}) ||
-		slices.ContainsFunc(annotations, func(key string) bool { return before.Annotations[key] != after.Annotations[key] }) ||
+		slices.ContainsFunc(annotations[:], func(key string) bool { return before.Annotations[key] != after.Annotations[key] }) ||
 		machinefacts.InPlaceStage(before) != machinefacts.InPlaceStage(after) ||
 		machinefacts.AwaitsComponents(before) != machinefacts.AwaitsComponents(after)
 }
@@ -156,7 +157,7 @@ func nodePatch(observed, desired *corev1.Node) ([]byte, error) {
 	labels, annotations := updateKeys()
 	metadata := map[string]any{
 		"uid": observed.UID, "resourceVersion": observed.ResourceVersion,
-		"labels": values(desired.Labels, labels), "annotations": values(desired.Annotations, annotations),
+		"labels": values(desired.Labels, labels[:]), "annotations": values(desired.Annotations, annotations[:]),
 	}
 	patch, spec := map[string]any{"metadata": metadata}, map[string]any{}
 	if observed.Spec.Unschedulable != desired.Spec.Unschedulable {
