@@ -26,7 +26,7 @@ func TestWeights(t *testing.T) {
 	got := Weights(5, func(slot int) bool { return slot < 3 }, machines)
 	// Slot 0 is held and empty, slots 3 and 4 are not held any more, and slot 5 is none of the
 	// fleet's.
-	if diff := cmp.Diff(map[int]int64{0: 0, 1: 2 + changing, 2: changing, 3: changing}, got); diff != "" {
+	if diff := cmp.Diff(map[int]int64{0: 0, 1: 2 + changing, 2: changing, 3: unsettled}, got); diff != "" {
 		t.Errorf("weights (-want +got):\n%s", diff)
 	}
 }
