@@ -13,6 +13,12 @@ var clientConstructors = []string{
 	"InClusterConfig", "BuildConfigFromFlags", "BuildConfigFromKubeconfigGetter",
 }
 
+// isConstructor reports whether a function creates a client of an API server.
+func isConstructor(function *ast.SelectorExpr) bool {
+	of, isName := function.X.(*ast.Ident)
+	return slices.Contains(clientConstructors, function.Sel.Name) || isName && of.Name == "kubeclient" && function.Sel.Name == "New"
+}
+
 // answersAreChecked: a file of a binary that reads a configuration of a client has the clients
 // reject answers that no API server has written. The wiring of a replica does so for configurations
 // of kubeconfigs.go and those of tests alike.
@@ -53,7 +59,7 @@ func createsClients(f goFile) bool { return f.inside("cmd") || f.inside("interna
 func clientsAreFenced(files []goFile) (findings []string) {
 	for _, f := range files {
 		if createsClients(f) || f.inside("e2e") || f.inside("internal/testkit") || f.isTest() || f.isGenerated() ||
-			f.path == "membership/leases/store.go" {
+			f.path == "membership/leases/store.go" || f.inside("internal/kubeclient") {
 			continue
 		}
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -61,7 +67,7 @@ func clientsAreFenced(files []goFile) (findings []string) {
 			if !ok {
 				return true
 			}
-			if function, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(clientConstructors, function.Sel.Name) {
+			if function, ok := call.Fun.(*ast.SelectorExpr); ok && isConstructor(function) {
 				findings = append(findings,
 					fmt.Sprintf("%s calls %s: use a client that internal/replica has created, with the Fence below it", f.at(call), function.Sel.Name))
 			}

@@ -60,6 +60,7 @@ func rules() []rule {
 		{"clients are created with the fence below them", clientsAreFenced, []snippet{
 			{"controllers/machine/a.go", "package machine\nvar c = kubernetes.NewForConfigOrDie(nil)\n"},
 			{"internal/target/a.go", "package target\nfunc f() { rest.InClusterConfig() }\n"},
+			{"internal/target/a.go", "package target\nfunc f() { kubeclient.New(config) }\n"},
 		}},
 		{"clients reject answers of others than API servers", answersAreChecked, []snippet{
 			{"cmd/x/a.go", "package main\nfunc f() { clientcmd.BuildConfigFromFlags(\"\", file) }\n"},

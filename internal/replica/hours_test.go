@@ -26,7 +26,7 @@ const (
 	eventTTL = sampleEvery
 )
 
-// sample is what a fleet uses at rest.
+// sample records what a fleet uses at rest.
 type sample struct{ heapKB, goroutines, watches, objects, events int }
 
 // TestHours: for hours machines are scaled by users and by an autoscaler, are rolled, and fail, and

@@ -135,16 +135,15 @@ func New(cfg Config) (*NamespaceLeases, error) {
 
 // leaseInformer watches the Leases of a name.
 func leaseInformer(client coordinationclient.LeaseInterface, name string) cache.SharedIndexInformer {
-	ofName := func(options metav1.ListOptions) metav1.ListOptions {
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-		return options
-	}
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return client.List(ctx, ofName(options))
+			options.FieldSelector = selector
+			return client.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, ofName(options))
+			options.FieldSelector = selector
+			return client.Watch(ctx, options)
 		},
 	}, client), &coordinationv1.Lease{}, 0, cache.Indexers{})
 }

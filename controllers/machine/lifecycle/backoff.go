@@ -172,7 +172,8 @@ func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType,
 	return b, known
 }
 
-// cloudFrame begins the message for a failure of the cloud. The code and the cloud's own text follow.
+// cloudFrame begins the message for a failure of the cloud. The code and the cloud's own text
+// follow.
 const cloudFrame = "Cloud provider message - machine codes error: code = ["
 
 // cloudMessage returns the message for a failure of the cloud. The cluster-autoscaler parses it.
