@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,8 +92,9 @@ func rolloutsOf(s view.Snapshot) List[Rollout] {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), compareNames(a.Namespace, a.Name, b.Namespace, b.Name))
 	})
 	return listOf(all, func(r view.Rollout) Rollout {
+		text := strings.TrimPrefix(r.Text, "machinedeployment "+r.Name+": ") // its row has the name
 		return Rollout{
-			Namespace: r.Namespace, Name: r.Name, Failed: r.Failed, Paused: r.Paused, Text: bounded.Text(r.Text, mostText),
+			Namespace: r.Namespace, Name: r.Name, Failed: r.Failed, Paused: r.Paused, Text: bounded.Text(text, mostText),
 			Stalled: bounded.Text(r.Stalled, mostText), Since: seconds(r.Since), Desired: r.Desired, Total: r.Total, Updated: r.Updated,
 			Available: r.Available,
 		}
