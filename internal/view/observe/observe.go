@@ -238,7 +238,7 @@ func (r Reader) assume(s *view.Snapshot) {
 		slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return named[n.Name] }) {
 		return
 	}
-	s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: "the cluster of the kubeconfig has none of these machines; " + r.Elsewhere})
+	s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: "the cluster of the kubeconfig has no Node of these machines; " + r.Elsewhere})
 }
 
 // Node adds a Node of the target cluster to a snapshot. One that does not exist is not missing,

@@ -32,7 +32,7 @@ func Slots(f view.Fleet, s Style) string {
 	}
 	fmt.Fprintf(&b, "\n%d of %d slots are held by sessions that live", counts[view.Held]+counts[view.Moving], len(f.Slots))
 	if n := counts[view.Moving]; n > 0 {
-		fmt.Fprintf(&b, ", and %d of them are handed over", n)
+		fmt.Fprintf(&b, ", %d of them moving", n)
 	}
 	if f.ShardBy != "" {
 		fmt.Fprintf(&b, "; slots are by %s", f.ShardBy)
