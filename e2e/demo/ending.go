@@ -68,7 +68,7 @@ func (d *demo) lookAround() {
 		"export KUBECONFIG=" + filepath.Join(d.dir, "admin.kubeconfig") + ` PATH="` + d.tools.bin + `:$PATH"`,
 		"kubectl get mcd,mcs,mc,nodes",
 		"kubectl get pods -o wide",
-		d.lab.Endpoint("fleet-0") + "/page/    # the whole fleet, in a browser",
+		d.page() + "    # the whole fleet, in a browser",
 		"curl " + d.lab.Endpoint("cloudsim") + "/v1/instances    # the VMs",
 		"kubectl get leases -n " + harness.FleetNamespace + "    # holders of slots",
 		"kubectl scale mcd/workers-a --replicas=8",

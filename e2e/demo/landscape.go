@@ -54,6 +54,7 @@ func (d *demo) startLandscape(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.screen.note("%s    # the whole fleet in a browser, until the demo ends", d.page())
 	d.landscape.clients = map[string]kubernetes.Interface{}
 	if d.landscape.members, err = d.lab.Members(); err != nil {
 		return err

@@ -29,9 +29,13 @@ func (d *demo) startLab(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	d.screen.note("%s    # the whole fleet in a browser, until the demo ends", d.page())
 	d.leases, err = follow(context.WithoutCancel(ctx), d.lab) // for all steps, not only this one
 	return err
 }
+
+// page returns the address of the page of the fleet. Any replica serves it.
+func (d *demo) page() string { return d.lab.Endpoint(harness.Fleet) + "/page/" }
 
 func (d *demo) shareTheWork(ctx context.Context) error {
 	d.screen.note("All objects are divided into %d slots, and a replica reconciles only those in slots that it holds.", slots)
