@@ -33,6 +33,7 @@ ATTACK_TIME ?= 1h
 MODEL_TIME ?= 30m
 KEEP ?=
 PICTURE ?=
+RECORD ?=
 NETS ?= ci
 MUTANT ?=
 # What binaries report of their build: the checkout's if they are empty; see hack/version.sh.
@@ -197,6 +198,10 @@ autoscaler-e2e: build ## Have upstream's cluster-autoscaler scale fleets for pen
 page-e2e: ## Test the page of the fleet in a headless Chromium, some 2 min; needs npm and Chromium: CHROMIUM (/usr/bin/chromium)
 	@hack/page-e2e.sh
 
+.PHONY: everything-e2e
+everything-e2e: build ## All verbs of kubectl mcf and the page on a lab in which everything happens at once, some 8 min; needs npm and Chromium; RECORD=1 writes its docs
+	@RECORD="$(filter-out 0 false no,$(RECORD))" hack/page-e2e.sh everything
+
 .PHONY: plan-e2e
 plan-e2e: build ## Compare plans of kubectl mcf with what happens in a lab, some 10 min: PLANS (50), SEED; bin/plans.md
 	@go test -tags e2e -count=1 -timeout 60m -v ./e2e -run '^TestPlans$$' -plans=$(or $(PLANS),50) -plan-table='$(CURDIR)/bin/plans.md' $(if $(SEED),-plan-seed=$(SEED))
@@ -223,7 +228,7 @@ model: ## Explore the protocol's large scenarios, MODEL_TIME (30m) for each at m
 	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestLargeScenarios ./shard/verification/model
 
 .PHONY: nightly
-nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), fleet, sweeps of orphans, properties, alerts, chaos; SEED repeats a night
+nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), fleet, sweeps of orphans, properties, alerts, everything at once, chaos; SEED repeats a night
 	@MODEL_TIME="$(MODEL_TIME)" hack/nightly.sh
 
 .PHONY: mutants

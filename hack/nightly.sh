@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests that take hours: the model to its nightly depth, the simulation, the whole fleet and the sweeps of orphans with
-# many seeds, hours of a landscape's life, properties in many more worlds, each alert by a fault, the faults in their long form;
-# the race detector, unit tests in their long form and in another order. All parts run, also after a failure, and any failure makes
-# this fail.
+# many seeds, hours of a landscape's life, properties in many more worlds, each alert by a fault, kubectl mcf and the page on a lab
+# in which everything happens at once, the faults in their long form; the race detector, unit tests in their long form and in
+# another order. All parts run, also after a failure, and any failure makes this fail.
 #
 # MODEL_TIME bounds each of the model's large scenarios, SEEDS is how many worlds the simulation explores, FLEET_SEEDS
 # how many seeds the whole fleet, SWEEP_SEEDS how many worlds the sweeps of orphans. SEED is the day (UTC) when it is not
@@ -40,10 +40,11 @@ properties() {
 hours() { go test -count=1 -timeout 1h -run '^TestHours$' ./internal/replica -hours=6 -v; }
 orders() { SHUFFLE=$SEED hack/test.sh unit race long modules; }
 alerts() { hack/test.sh alerts; }
+everything() { make everything-e2e; }
 faults() { hack/test.sh chaos; }
 
 results=() status=0
-for part in orders model simulation fleet hours sweeps properties alerts faults; do
+for part in orders model simulation fleet hours sweeps properties alerts everything faults; do
   echo "== nightly: $part"
   start=$SECONDS result=passed
   "$part" || { result=FAILED status=1; }
