@@ -322,38 +322,45 @@ func invalid(m manifest.Manifest, errs field.ErrorList) error {
 // changesIn returns the changes of the objects of a namespace.
 func changesIn(s view.Snapshot, objects []manifest.Manifest, namespace string) (all plan.Changes, err error) {
 	for _, m := range objects {
-		switch m.Kind {
-		case manifest.MachineDeployment:
-			var c plan.Change
-			if c.Before, c.After, err = changed(m, s.Deployments); err != nil {
-				return all, err
-			}
-			c.After.Namespace = namespace
-			if c.Before != nil && c.Before.DeletionTimestamp != nil {
-				return all, fmt.Errorf("machinedeployment %s is being deleted: a change has no effect any more; wait until it is gone", m.Name)
-			}
-			if err := invalid(m, validation.ValidateMachineDeployment(c.After)); err != nil {
-				return all, err
-			}
-			all.Deployments = append(all.Deployments, c)
-		case manifest.MachineClass:
-			for _, missing := range s.Missing {
-				if missing.What == view.MissingClasses {
-					return all, fmt.Errorf("MachineClasses cannot be read: %s; it needs the right to %s", missing.Why, missing.Right)
-				}
-			}
-			var c plan.ClassChange
-			if c.Before, c.After, err = changed(m, s.Classes); err != nil {
-				return all, err
-			}
-			c.After.Namespace = namespace
-			if err := invalid(m, validation.ValidateMachineClass(c.After)); err != nil {
+		if m.Kind == manifest.MachineClass {
+			c, err := classChange(s, m, namespace)
+			if err != nil {
 				return all, err
 			}
 			all.Classes = append(all.Classes, c)
+			continue
 		}
+		c, err := deploymentChange(s, m, namespace)
+		if err != nil {
+			return all, err
+		}
+		all.Deployments = append(all.Deployments, c)
 	}
 	return all, nil
+}
+
+func deploymentChange(s view.Snapshot, m manifest.Manifest, namespace string) (c plan.Change, err error) {
+	if c.Before, c.After, err = changed(m, s.Deployments); err != nil {
+		return c, err
+	}
+	c.After.Namespace = namespace
+	if c.Before != nil && c.Before.DeletionTimestamp != nil {
+		return c, fmt.Errorf("machinedeployment %s is being deleted: a change has no effect any more; wait until it is gone", m.Name)
+	}
+	return c, invalid(m, validation.ValidateMachineDeployment(c.After))
+}
+
+func classChange(s view.Snapshot, m manifest.Manifest, namespace string) (c plan.ClassChange, err error) {
+	for _, missing := range s.Missing {
+		if missing.What == view.MissingClasses {
+			return c, fmt.Errorf("MachineClasses cannot be read: %s; it needs the right to %s", missing.Why, missing.Right)
+		}
+	}
+	if c.Before, c.After, err = changed(m, s.Classes); err != nil {
+		return c, err
+	}
+	c.After.Namespace = namespace
+	return c, invalid(m, validation.ValidateMachineClass(c.After))
 }
 
 // named is a pointer to an object of the API.

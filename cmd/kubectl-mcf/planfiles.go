@@ -34,62 +34,61 @@ func (f *planFiles) declare(cmd *cobra.Command) {
 }
 
 // objects returns the objects in the files that there are plans for, and the names of others.
-// Errors: there is none, or one is there twice.
+// Errors: there is none, or a file cannot be read.
 func (f *planFiles) objects(in io.Reader) (all []manifest.Manifest, others []string, err error) {
+	names, err := f.files()
+	if err != nil {
+		return nil, nil, err
+	}
 	left := mostOfFiles
-	read := func(name string, from io.Reader) error {
-		content, err := io.ReadAll(io.LimitReader(from, mostOfFile+1))
-		if left -= len(content); err == nil && (len(content) > mostOfFile || left < 0) {
-			err = fmt.Errorf("expected at most %d MiB in a file, and %d MiB in all, and there is more", mostOfFile>>20, mostOfFiles>>20)
-		}
-		var of []manifest.Manifest
-		if err == nil {
-			of, err = manifest.Read(content)
-		}
+	for _, name := range names {
+		found, err := objectsOfFile(name, in, &left)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return nil, nil, err
 		}
-		for _, m := range of {
+		for _, m := range found {
 			if m.IsPlanned() {
 				all = append(all, m)
 			} else {
 				others = append(others, m.String())
 			}
 		}
-		return nil
 	}
-	names, err := f.files()
-	if err != nil {
-		return nil, nil, err
+	if len(all) > 0 {
+		return all, others, nil
 	}
-	for _, name := range names {
-		if name == standardInput {
-			err = read("standard input", in)
-		} else {
-			err = readFile(name, read)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	found := "none"
+	if len(others) > 0 {
+		found = strings.Join(others, ", ")
 	}
-	if len(all) == 0 {
-		found := "none"
-		if len(others) > 0 {
-			found = strings.Join(others, ", ")
-		}
-		return nil, nil, fmt.Errorf("expected an object of the kind %s in %s, and found %s; there are no plans for other kinds",
-			manifest.Kinds(), strings.Join(f.names, ", "), found)
-	}
-	return all, others, nil
+	return nil, nil, fmt.Errorf("expected an object of the kind %s in %s, and found %s; there are no plans for other kinds",
+		manifest.Kinds(), strings.Join(f.names, ", "), found)
 }
 
-func readFile(name string, read func(name string, from io.Reader) error) error {
-	opened, err := os.Open(name) //nolint:gosec // the user names it
-	if err != nil {
-		return err
+// objectsOfFile returns the objects in a file, or in standard input, of which so many bytes may be
+// left.
+func objectsOfFile(name string, in io.Reader, left *int) ([]manifest.Manifest, error) {
+	if name != standardInput {
+		opened, err := os.Open(name) //nolint:gosec // the user names it
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close() //nolint:errcheck // it is only read
+		in = opened
 	}
-	defer opened.Close() //nolint:errcheck // it is only read
-	return read(name, opened)
+	content, err := io.ReadAll(io.LimitReader(in, mostOfFile+1))
+	*left -= len(content)
+	if err == nil && (len(content) > mostOfFile || *left < 0) {
+		err = fmt.Errorf("expected at most %d MiB in a file, and %d MiB in all, and there is more", mostOfFile>>20, mostOfFiles>>20)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	all, err := manifest.Read(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return all, nil
 }
 
 // files returns the files of all names, those in folders in the order of their names.

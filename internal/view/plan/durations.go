@@ -96,6 +96,6 @@ func (d Distribution) Draw(run int, step, name string, otherwise time.Duration) 
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s", step, name))
 	begin, by := binary.BigEndian.Uint64(sum[:8]), 1+binary.BigEndian.Uint64(sum[8:16])%(strata-1)
-	part := (begin%strata + by*uint64(run)) % strata //nolint:gosec // runs have small positive numbers
+	part := (begin%strata + by*uint64(run)) % strata
 	return d.Quantile((float64(part) + 0.5) / strata)
 }

@@ -74,7 +74,7 @@ func labelIn(labels, name string) string {
 }
 
 // distribution returns the distribution of a histogram. What is beyond its last bound counts as
-// that. Buckets are wide, and the sum shows where in them durations are on average.
+// that. Buckets are wide; where in them durations are on average follows from the sum.
 func (h *histogram) distribution() (d Distribution) {
 	var from, counted, least, width float64
 	for _, bound := range slices.Sorted(maps.Keys(h.below)) {

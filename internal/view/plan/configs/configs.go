@@ -75,12 +75,12 @@ func Of(in plan.Input, o Objects, changes ...Change) (plan.Plan, error) {
 // files may be secret.
 func (p *planner) describe(c Change, isOneOfSeveral bool) {
 	var fields []plan.FieldChange
-	of, creates := view.Object{Kind: "MachineConfig"}, false
-	switch {
-	case c.ConfigAfter != nil:
-		of.Name, creates = c.ConfigAfter.Name, c.ConfigBefore == nil
-	default:
-		of.Kind, of.Name, creates = "KubeletConfig", c.KubeletAfter.Name, c.KubeletBefore == nil
+	var of view.Object
+	creates := c.ConfigBefore == nil && c.KubeletBefore == nil
+	if c.ConfigAfter != nil {
+		of = view.Object{Kind: "MachineConfig", Name: c.ConfigAfter.Name}
+	} else {
+		of = view.Object{Kind: "KubeletConfig", Name: c.KubeletAfter.Name}
 	}
 	switch {
 	case creates && isOneOfSeveral:
