@@ -31,6 +31,7 @@ var long = map[string]string{
 // longest are the tests that -rest leaves out, too, with the target of make that runs each.
 var longest = map[string]string{
 	"TestEverythingAtOnce":                "everything-e2e",
+	"TestPlansOfConfigs":                  "plan-e2e",
 	"TestUpstreamAutoscalerOfLargePools":  "autoscaler-e2e",
 	"TestUpstreamAutoscalersOfALandscape": "autoscaler-e2e",
 }

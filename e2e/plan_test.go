@@ -227,8 +227,8 @@ func (s *space) carryOut(c *change) {
 
 // judge compares all changes with their plans, and logs the table, or writes it to -plan-table.
 func (s *space) judge(all []*change) {
-	table := "| | change (replicas after it, maxSurge/maxUnavailable) | created | deleted | at once | order | planned | took | difference |\n" +
-		"|---|---|---|---|---|---|---|---|---|\n"
+	table := "| | change (replicas after it, maxSurge/maxUnavailable) | created | deleted | at once | order | planned | took | " +
+		"difference |\n|---|---|---|---|---|---|---|---|---|\n"
 	timed, within := 0, 0
 	for i, c := range all {
 		m := c.plan.Machines
