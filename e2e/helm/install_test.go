@@ -3,9 +3,17 @@
 package helm
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -26,6 +34,7 @@ func TestInstall(t *testing.T) {
 		b.served()
 		b.held(0, 1, 2)
 	})
+	b.step("kubectl mcf shows the page of a pod through a forwarded port", b.opensPage)
 	before := b.identities("pool")
 	b.follow("Scale")
 	b.step("five replicas hold the slots", func() { b.held(0, 1, 2, 3, 4) })
@@ -36,6 +45,60 @@ func TestInstall(t *testing.T) {
 	b.reinstall("pool", 22)
 	b.unchanged("pool", before)
 	b.step("everything is deleted", b.end)
+}
+
+// opensPage has kubectl mcf dashboard forward the port of a pod, and reads the page and the first
+// state of its stream, as a browser does. For a user without the role the error has the right that
+// is missing.
+func (b *bed) opensPage() {
+	b.Helper()
+	token := func(user string) string { return strings.TrimSpace(b.shell("kubectl create token " + user)) }
+	b.shell("kubectl create serviceaccount viewer; kubectl create serviceaccount other; kubectl create clusterrolebinding viewer " +
+		"--clusterrole=machine-controller-fleet:machine-controller-fleet:fleet:page-reader --serviceaccount=default:viewer")
+	refused := b.shell("kubectl mcf dashboard --no-browser --token " + token("other") + " 2>&1 || echo exit code $?")
+	if !strings.Contains(refused, "missing the right to get /page/") || !strings.HasSuffix(refused, "exit code 1\n") {
+		b.Errorf("without the role: %s", refused)
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	dashboard := exec.CommandContext(ctx, filepath.Join(b.bin, "kubectl-mcf"), "dashboard", "--no-browser", "--token", token("viewer"))
+	dashboard.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(b.lab.Dir, "admin.kubeconfig"))
+	dashboard.Cancel = func() error { return dashboard.Process.Signal(os.Interrupt) }
+	output, err := dashboard.StdoutPipe()
+	b.must(err)
+	b.must(dashboard.Start())
+	defer func() {
+		cancel()
+		_ = dashboard.Wait()
+	}()
+	lines := bufio.NewScanner(output)
+	address := ""
+	for address == "" && lines.Scan() {
+		if text := strings.TrimSpace(lines.Text()); strings.HasPrefix(text, "http://") {
+			address = text
+		}
+	}
+	jar, err := cookiejar.New(nil)
+	b.must(err)
+	browser := &http.Client{Jar: jar}
+	read := func(address, until string) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		b.must(err)
+		answer, err := browser.Do(request)
+		b.must(err)
+		defer answer.Body.Close()
+		content := bufio.NewScanner(answer.Body)
+		content.Buffer(nil, 1<<20)
+		for content.Scan() {
+			if strings.Contains(content.Text(), until) {
+				return
+			}
+		}
+		b.Errorf("%s answered %s, and nothing with %q: %v", address, answer.Status, until, content.Err())
+	}
+	read(address, "app.js")
+	page, _, _ := strings.Cut(address, "?")
+	read(page+"events", `"pool-`)
 }
 
 // reinstall uninstalls the fleet, scales a MachineDeployment up, and installs the fleet again.
