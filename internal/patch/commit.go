@@ -61,11 +61,7 @@ func (c *Committer[T]) Commit(ctx context.Context, observed, desired T) (T, erro
 }
 
 func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, subresource ...string) (T, error) {
-	content, err := json.Marshal(patch)
-	if err != nil {
-		return on, fmt.Errorf("encode patch of %s/%s: %w", on.GetNamespace(), on.GetName(), err)
-	}
-	if c.isFutile(on.GetUID(), string(content)) {
+	if c.isFutile(on.GetUID(), patch) {
 		return on, nil
 	}
 	metadata, _ := patch["metadata"].(map[string]any)
@@ -84,7 +80,9 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 		return on, fmt.Errorf("patch %s/%s: %w", on.GetNamespace(), on.GetName(), err)
 	}
 	if next.GetResourceVersion() == on.GetResourceVersion() {
-		c.noteFutile(on.GetUID(), string(content))
+		delete(metadata, "uid")
+		delete(metadata, "resourceVersion")
+		c.noteFutile(on.GetUID(), patch)
 	}
 	if next.GetUID() == on.GetUID() { // nothing would end what is remembered of another object
 		c.Wrote(next)
@@ -148,7 +146,7 @@ func clearEqual(a, b reflect.Value) {
 		_, encodesItself := reflect.TypeAssert[json.Marshaler](one.Addr())
 		isWhole := encodesItself || strings.Contains(a.Type().Field(i).Tag.Get("json"), "omitzero")
 		switch {
-		case reflect.DeepEqual(one.Interface(), other.Interface()):
+		case reflect.DeepEqual(one.Addr().Interface(), other.Addr().Interface()): // of pointers: a field itself would be copied
 			one.SetZero()
 			other.SetZero()
 		case one.Kind() == reflect.Struct && !isWhole:

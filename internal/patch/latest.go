@@ -2,6 +2,7 @@ package patch
 
 import (
 	"encoding/json"
+	"maps"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,14 +129,28 @@ func (l *Latest[T]) Forget(uid types.UID) {
 
 // isFutile reports whether the same patch has changed nothing before: the CRD in this cluster does
 // not have the field, and the API server dropped it.
-func (l *Latest[T]) isFutile(uid types.UID, content string) bool {
+func (l *Latest[T]) isFutile(uid types.UID, patch map[string]any) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.futile[uid] == content
+	last, was := l.futile[uid]
+	return was && last == contentOf(patch)
 }
 
-func (l *Latest[T]) noteFutile(uid types.UID, content string) {
+func (l *Latest[T]) noteFutile(uid types.UID, patch map[string]any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.futile[uid] = content
+	l.futile[uid] = contentOf(patch)
+}
+
+// contentOf returns a patch as text, without metadata that are empty.
+func contentOf(patch map[string]any) string {
+	if metadata, is := patch["metadata"].(map[string]any); is && len(metadata) == 0 {
+		patch = maps.Clone(patch)
+		delete(patch, "metadata")
+	}
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return "" // it is not sent
+	}
+	return string(text)
 }
