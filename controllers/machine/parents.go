@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,9 +80,12 @@ func (p *parents) decided(m *v1alpha1.Machine) receipt.Reason {
 	if p.sets != nil {
 		set = p.sets.Newest(set)
 	}
-	if in, err := machinefacts.ReadIntents(set); err == nil { // the controller of sets reports the error
-		if why, known := in.Reason(m.UID); known {
-			return why
+	// They are parsed only where they may name the machine, since each pass of it comes here.
+	if strings.Contains(set.Annotations[v1alpha1.AnnotationIntents], string(m.UID)) {
+		if in, err := machinefacts.ReadIntents(set); err == nil { // the controller of sets reports the error
+			if why, known := in.Reason(m.UID); known {
+				return why
+			}
 		}
 	}
 	if set.DeletionTimestamp != nil && !m.DeletionTimestamp.Before(set.DeletionTimestamp) {
