@@ -17,15 +17,16 @@ import (
 const (
 	// workHeap is in bytes. The memory that docs/operations/sizing.md has for a replica without
 	// machines includes it.
-	workHeap = 64 << 20
+	workHeap = 32 << 20
 	// heapEvery is how often the heap is looked at.
 	heapEvery = time.Second
 	// A replica works from busyCollections within heapEvery on, until it has collected nothing for
 	// restAfter. Go collects every two minutes in any case.
 	busyCollections = 2
 	restAfter       = 10 * time.Second
-	// defaultPercent is Go's default for the growth of the heap between two collections.
-	defaultPercent = 100
+	// defaultPercent is Go's default for the growth of the heap between two collections. mostPercent
+	// bounds it, because what lives can double before the heap is looked at again.
+	defaultPercent, mostPercent = 100, 400
 )
 
 // heap contains measurements of Go's heap.
@@ -53,8 +54,8 @@ func (p *pace) next(is heap, now time.Time) int {
 		p.percent = defaultPercent
 		return p.percent
 	}
-	want := defaultPercent + int(100*workHeap/max(is.live, 1<<20))
-	if off := want - p.percent; off*off > p.percent*p.percent/16 { // a quarter: each change stops the process for some µs
+	want := min(defaultPercent+int(100*workHeap/max(is.live, 1<<20)), mostPercent)
+	if want < p.percent || want > p.percent+p.percent/4 { // each change stops the process for some µs
 		p.percent = want
 	}
 	return p.percent

@@ -19,14 +19,15 @@ func TestHeapGrowsMoreWhileAReplicaWorks(t *testing.T) {
 		want        int
 	}{
 		{"a collection", time.Second, 1, small, 100},
-		{"work begins", time.Second, 2, small, 900},
-		{"nothing is collected for a time", 9 * time.Second, 0, small, 900},
-		{"one collection continues it", time.Second, 1, small, 900},
-		{"the heap is a little larger", time.Second, 1, small * 9 / 8, 900},
-		{"the heap is much larger", time.Second, 1, large, 200},
+		{"work begins", time.Second, 2, small, 400},
+		{"nothing is collected for a time", 9 * time.Second, 0, small, 400},
+		{"one collection continues it", time.Second, 1, small, 400},
+		{"the heap is larger", time.Second, 1, large, 150},
+		{"the heap is a little smaller", time.Second, 1, large * 7 / 8, 150},
+		{"the heap is half as large", time.Second, 1, large / 2, 200},
 		{"rest", 10 * time.Second, 0, large, 100},
 		{"a collection at rest", time.Second, 1, large, 100},
-		{"what was not measured yet", time.Second, 2, 0, 6500},
+		{"what was not measured yet", time.Second, 2, 0, 400},
 	} {
 		now = now.Add(step.after)
 		collections += step.collections
