@@ -286,6 +286,7 @@ type root struct {
 	away            bool          // a user has deleted it, and creates it again when it is gone
 	version         string        // of its template; "" for the first one
 	settles         time.Time     // before that it does not count as served: what was done to it may not show yet
+	surge           int           // its maxSurge, with a maxUnavailable of 0; 0 for the defaults
 	keeps, ends     []string      // the UIDs of machines that it had then, which have to stay or to go
 }
 
@@ -316,16 +317,21 @@ func (t *trial) createRoot(r *root) {
 	if r.version != "" {
 		template["annotations"] = map[string]any{"version": r.version}
 	}
+	spec := map[string]any{
+		"replicas": int64(r.replicas), "selector": map[string]any{"matchLabels": labels},
+		"template": map[string]any{
+			"metadata": template,
+			"spec":     map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "small"}},
+		},
+	}
+	if r.surge > 0 {
+		spec["strategy"] = map[string]any{
+			"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(r.surge), "maxUnavailable": int64(0)},
+		}
+	}
 	t.put(t.control, "machinedeployments", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment",
-		"metadata": map[string]any{"namespace": r.namespace, "name": r.name},
-		"spec": map[string]any{
-			"replicas": int64(r.replicas), "selector": map[string]any{"matchLabels": labels},
-			"template": map[string]any{
-				"metadata": template,
-				"spec":     map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "small"}},
-			},
-		},
+		"metadata": map[string]any{"namespace": r.namespace, "name": r.name}, "spec": spec,
 	})
 }
 

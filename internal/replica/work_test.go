@@ -23,7 +23,8 @@ import (
 
 var (
 	workOf = flag.String("work-of", "1,4", "numbers of replicas of TestWorkOfReplicas")
-	roots  = flag.Int("work-roots", 16, "MachineDeployments of TestWorkOfReplicas, of ten machines each")
+	roots  = flag.Int("work-roots", 16, "MachineDeployments of TestWorkOfReplicas")
+	sizeOf = flag.Int("work-size", 10, "machines of each of these, of which ten are replaced at a time")
 	restOf = flag.Int("rest-roots", 4, "MachineDeployments of TestWorkAtRest, of ten machines each")
 	// Read one with "go tool pprof -tags": samples of each replica.
 	profiles = flag.String("work-profiles", "", "folder that gets CPU profiles for each number of replicas, "+
@@ -77,7 +78,9 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 		end()
 		var mu sync.Mutex
 		requests = map[string]int{}
-		r.watch = func(q request, _ *http.Request) {
+		count := &requestCount{n: map[string]float64{}}
+		r.watch = func(q request, h *http.Request) {
+			count.add(q, h)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -87,21 +90,30 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 				requests[q.place+" "+q.kind]++
 			}
 		}
-		machines := 10 * *roots
+		machines := *sizeOf * *roots
 		defer func(begun time.Time) { t.Logf("%d replicas worked for %v", replicas, time.Since(begun)) }(time.Now())
 		defer profiler.begin(t, fmt.Sprint("of-", replicas))()
+		passes := r.passes()
+		phase := func(what string) {
+			t.Log(what + ":" + r.perMachine(count, passes, machines))
+			passes = r.passes()
+			count.begin()
+		}
 		for i := range *roots {
-			r.createRoot(&root{namespace: "a", name: fmt.Sprint("d-", i), replicas: 10})
+			r.createRoot(&root{namespace: "a", name: fmt.Sprint("d-", i), replicas: *sizeOf, surge: 10})
 		}
 		r.waitCheaply("machines run", func() bool { return r.running("") == machines })
+		phase("created")
 		for i := range *roots {
 			r.relabelTemplate("a", fmt.Sprint("d-", i), "2")
 		}
 		r.waitCheaply("machines are replaced", func() bool { return r.running("2") == machines && len(r.control.List("machines")) == machines })
+		phase("replaced")
 		for i := range *roots {
 			r.control.Delete("machinedeployments", "a", fmt.Sprint("d-", i))
 		}
 		r.waitCheaply("machines are gone", func() bool { return len(r.control.List("machines"))+len(r.control.List("machinesets")) == 0 })
+		phase("deleted")
 		mu.Lock()
 		defer mu.Unlock()
 		for _, kind := range slices.Sorted(maps.Keys(requests)) {
@@ -110,6 +122,34 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 		}
 	})
 	return requests
+}
+
+// perMachine returns what was counted and the passes since then, divided by the number of machines.
+func (t *trial) perMachine(count *requestCount, before map[string]float64, machines int) (text string) {
+	for runner, n := range t.passes() {
+		count.n["passes of "+runner] = n - before[runner]
+	}
+	for _, what := range slices.Sorted(maps.Keys(count.n)) {
+		if n := count.n[what] / float64(machines); n >= 0.005 {
+			text += fmt.Sprintf(" %.2f %s,", n, what)
+		}
+	}
+	return text
+}
+
+// passes returns how many passes have ended, by the name of their runner.
+func (t *trial) passes() map[string]float64 {
+	n := map[string]float64{}
+	for _, p := range t.processes {
+		for _, m := range p.metrics()["controller_runtime_reconcile_total"].GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "controller" {
+					n[label.GetValue()] += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return n
 }
 
 // atRestFor is for how long TestWorkAtRest measures.
