@@ -67,13 +67,15 @@ type Config struct {
 	// KeepFromAutoscaler prevents the cluster-autoscaler from removing Nodes of a deployment while its
 	// machines are replaced.
 	KeepFromAutoscaler bool
-	Metrics            *runner.Metrics
-	Tracer             trace.Tracer
+	// Gather is for how long changes of machines are gathered for one pass; 0 means not at all.
+	Gather  time.Duration
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
 }
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Targets", "Gate", "Workers", "Predict", "Written", "Metrics", "Tracer")
+	return required.Fields(c, "Targets", "Gate", "Workers", "Predict", "Written", "Gather", "Metrics", "Tracer")
 }
 
 // Controller reconciles MachineDeployments. Create it with New, before the View has objects.
@@ -120,8 +122,8 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: runner.MachineDeployment, CreatesInNamespace: true, LogKey: telemetry.KeyMachineDeployment, Reconcile: c.reconcile,
-		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
-		Stage: c.stage,
+		Workers: runner.TenantsAtOnce * cfg.Workers, Gather: cfg.Gather, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics,
+		Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 // watch adds the index and the event handlers.
 func (c *Controller) watch() {
 	c.children = ownerref.Follow(c.cfg.View.Sets.Objects, ownerref.Parents{
-		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
+		Enqueue: c.runner.EnqueueSoon, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
 	ownerref.OnUndecodable(c.cfg.View.Sets.Undecodable, c.runner.Enqueue)
 	ownerref.OnUndecodable(c.cfg.View.Machines.Undecodable, func(parent types.NamespacedName) {
@@ -49,7 +49,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 			continue
 		}
 		if root, ok := ownerref.RootOf(c.cfg.View, m); ok {
-			c.runner.Enqueue(objectcache.Key(root)) // a set that is a root is no deployment, and is not found
+			c.runner.EnqueueSoon(objectcache.Key(root)) // a set that is a root is no deployment, and is not found
 		}
 	}
 }
@@ -92,9 +92,14 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 	return selectors
 }
 
-// changed enqueues a deployment, or drops the state of one that was deleted.
+// changed enqueues a deployment, or drops the state of one that was deleted. Without a new
+// generation it is mostly the status that this controller has written.
 func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
-	if after != nil {
+	switch {
+	case after != nil && before != nil && before.Generation == after.Generation:
+		c.runner.EnqueueSoon(objectcache.Key(after))
+		return
+	case after != nil:
 		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}

@@ -46,7 +46,7 @@ const (
 const keepObserved = 10 * time.Second
 
 // Config is the configuration of the controller. All fields but ClassProblem, TargetProblem,
-// Written, CountMinReady, Gate, Workers, Metrics, Tracer and Rollout are required.
+// Written, CountMinReady, Gate, Workers, Gather, Metrics, Tracer and Rollout are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, uncached.
 	Machines machineclient.MachineV1alpha1Interface
@@ -75,8 +75,10 @@ type Config struct {
 	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady applies minReadySeconds to sets whose root does not specify whether it applies.
 	CountMinReady bool
-	Metrics       *runner.Metrics
-	Tracer        trace.Tracer
+	// Gather is for how long changes of machines are gathered for one pass; 0 means not at all.
+	Gather  time.Duration
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
 	// Rollout returns the rollout that a deployment is in, for traces. Nil means that each pass of a
 	// set is a trace.
 	Rollout func(d *v1alpha1.MachineDeployment) telemetry.Stage
@@ -84,7 +86,7 @@ type Config struct {
 
 // Validate returns an error that names the required fields that are not set.
 func (c Config) Validate() error {
-	return required.Fields(c, "Gate", "Workers", "ClassProblem", "TargetProblem", "Written", "Metrics", "Tracer", "Rollout")
+	return required.Fields(c, "Gate", "Workers", "ClassProblem", "TargetProblem", "Written", "Gather", "Metrics", "Tracer", "Rollout")
 }
 
 // Controller reconciles MachineSets. Create it with New, before the View has objects.
@@ -158,8 +160,8 @@ func New(cfg Config) (*Controller, error) {
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: runner.MachineSet, CreatesInNamespace: true, LogKey: telemetry.KeyMachineSet, Reconcile: c.reconcile,
-		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer, Root: c.root,
-		Stage: c.stage,
+		Workers: runner.TenantsAtOnce * cfg.Workers, Gather: cfg.Gather, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics,
+		Tracer: cfg.Tracer, Root: c.root, Stage: c.stage,
 	})
 	if err != nil {
 		return nil, err

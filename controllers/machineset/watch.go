@@ -14,7 +14,7 @@ import (
 // watch adds the event handlers.
 func (c *Controller) watch() {
 	c.children = ownerref.Follow(c.cfg.View.Machines.Objects, ownerref.Parents{
-		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.machines.Forget,
+		Enqueue: c.runner.EnqueueSoon, Selectors: c.selectors, Gone: c.machines.Forget,
 	})
 	c.cfg.View.Sets.OnChange(c.changed)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
@@ -64,9 +64,14 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 	return selectors
 }
 
-// changed enqueues a set, or drops the state of one that was deleted.
+// changed enqueues a set, or drops the state of one that was deleted. Without a new generation it
+// is mostly what this controller has written: its status, and that intents are completed.
 func (c *Controller) changed(before, after *v1alpha1.MachineSet) {
-	if after != nil {
+	switch {
+	case after != nil && before != nil && before.Generation == after.Generation:
+		c.runner.EnqueueSoon(objectcache.Key(after))
+		return
+	case after != nil:
 		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,14 +53,16 @@ type Config struct {
 	DeploymentGate, SetGate runner.Gate[types.NamespacedName]
 	Clock                   clock.WithTicker
 	Workers                 int
-	Metrics                 *runner.Metrics
-	Tracer                  trace.Tracer
+	// Gather is for how long changes of machines are gathered for one pass; 0 means not at all.
+	Gather  time.Duration
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
 }
 
 // Validate returns an error that names the required fields that are not set, and the errors of the
 // thresholds.
 func (c Config) Validate() error {
-	return errors.Join(required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Metrics", "Tracer"),
+	return errors.Join(required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Gather", "Metrics", "Tracer"),
 		c.Limits.Thresholds.Validate())
 }
 

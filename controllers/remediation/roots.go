@@ -65,8 +65,8 @@ func newRoots[T rootObject[T]](
 ) (r *roots[T], err error) {
 	r = &roots[T]{kind: k, cfg: c.cfg, tree: c.tree, breakers: c.breakers, thresholds: c.thresholds, commit: patch.New(client)}
 	r.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: k.name, LogKey: k.logKey, Reconcile: r.reconcile, Workers: runner.TenantsAtOnce * c.cfg.Workers, Gate: gate,
-		Clock: c.cfg.Clock, Metrics: c.cfg.Metrics, Tracer: c.cfg.Tracer, Root: r.uid,
+		Name: k.name, LogKey: k.logKey, Reconcile: r.reconcile, Workers: runner.TenantsAtOnce * c.cfg.Workers,
+		Gather: c.cfg.Gather, Gate: gate, Clock: c.cfg.Clock, Metrics: c.cfg.Metrics, Tracer: c.cfg.Tracer, Root: r.uid,
 	})
 	return r, err
 }

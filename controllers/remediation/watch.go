@@ -94,8 +94,8 @@ func (c *Controller) enqueueRootOf(root metav1.Object, ok bool) {
 	}
 	switch root.(type) {
 	case *v1alpha1.MachineDeployment:
-		c.deployments.runner.Enqueue(objectcache.Key(root))
+		c.deployments.runner.EnqueueSoon(objectcache.Key(root))
 	case *v1alpha1.MachineSet:
-		c.sets.runner.Enqueue(objectcache.Key(root))
+		c.sets.runner.EnqueueSoon(objectcache.Key(root))
 	}
 }

@@ -26,6 +26,10 @@ const (
 	NamespaceEventInterval = 50 * time.Millisecond
 )
 
+// RootInterval is for passes of a MachineDeployment or MachineSet, which look at all of its
+// machines, for changes of single ones: 50 that are replaced have hundreds within some seconds.
+const RootInterval = 100 * time.Millisecond
+
 // Rates limit how often an operation is done, for each of many keys. Create one with New; it is
 // safe for concurrent use.
 type Rates[K comparable] struct {

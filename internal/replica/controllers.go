@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/overshoot"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/unmanaged"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
@@ -92,8 +93,9 @@ func (c *controllers) addSets(d *deps) (err error) {
 		Machines: d.machines, Metadata: d.metadata, View: d.view, Events: d.recorder(v1alpha1.EventSourceMachineSet),
 		Deletions: d.deletions,
 		Gate:      d.slots.gate(policy.Set),
-		Clock:     d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer, CountMinReady: d.o.Machine.CountMinReady,
-		Written: d.written, Held: d.holds.Held, Rollout: d.rolloutOf, ClassProblem: c.machines.ClassProblem,
+		Clock:     d.wall, Workers: d.o.ConcurrentSyncs, Gather: pacing.RootInterval, Metrics: d.metrics, Tracer: d.tracer,
+		CountMinReady: d.o.Machine.CountMinReady,
+		Written:       d.written, Held: d.holds.Held, Rollout: d.rolloutOf, ClassProblem: c.machines.ClassProblem,
 		TargetProblem: func(namespace string) (string, bool) { return target.Problem(d.targets, namespace) },
 	})
 	if err != nil {
@@ -108,7 +110,7 @@ func (c *controllers) addDeployments(d *deps) (err error) {
 		Machines: d.machines, Metadata: d.metadata, View: d.view, Targets: d.targets,
 		Events: d.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:   d.slots.gate(policy.Deployment),
-		Clock:  d.wall, Workers: d.o.ConcurrentSyncs, KeepFromAutoscaler: d.o.Machine.ScaleDownAnnotation,
+		Clock:  d.wall, Workers: d.o.ConcurrentSyncs, Gather: pacing.RootInterval, KeepFromAutoscaler: d.o.Machine.ScaleDownAnnotation,
 		CountMinReady:     d.o.Machine.CountMinReady,
 		NoComponentsTaint: !d.o.Machine.ComponentsTaint,
 		Predict:           c.sets.Predict, Written: d.written,

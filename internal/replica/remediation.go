@@ -7,6 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
@@ -25,7 +26,7 @@ func (c *controllers) addRemediation(d *deps) (err error) {
 		},
 		DeploymentGate: d.slots.gate(policy.Deployment),
 		SetGate:        d.slots.gate(policy.Set),
-		Clock:          d.wall, Workers: d.o.ConcurrentSyncs, Metrics: d.metrics, Tracer: d.tracer,
+		Clock:          d.wall, Workers: d.o.ConcurrentSyncs, Gather: pacing.RootInterval, Metrics: d.metrics, Tracer: d.tracer,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@
 //   - Tenants, which are namespaces, take turns, and so do groups of keys of a tenant: a lot of
 //     work in one does not delay another. Keys of one tenant occupy a limited number of workers at
 //     a time.
+//   - A key is reconciled within Config.Gather of EnqueueSoon, if a worker is free.
 //   - A worker is a goroutine that runs while there are keys: at rest a Runner has one.
 //   - Run returns when its context has ended and every key in work is finished.
 //

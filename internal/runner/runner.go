@@ -98,6 +98,8 @@ type Config[K comparable] struct {
 	// Group of a key: groups take turns, so that a lot of work in one does not delay another. Default:
 	// that of the Gate if it is a Grouper, else all are one.
 	Group func(key K) int
+	// Gather is the time for which EnqueueSoon gathers what happens to a key; 0 means not at all.
+	Gather time.Duration
 	// MinBackoff and MaxBackoff bound the wait after failures, which doubles each time.
 	MinBackoff, MaxBackoff time.Duration
 	// Clock for waits, of which that of the process is used; default the real one.
@@ -125,7 +127,7 @@ func (c Config[K]) Validate() error {
 	return errors.Join(required.Fields(
 		c, "LogKey", "Panicked", "Workers", "WorkersPerTenant", "Tenant", "Gate", "Group", "MinBackoff", "MaxBackoff", "Clock", "Metrics",
 		"Tracer",
-		"Root", "Stage",
+		"Root", "Stage", "Gather",
 	), err)
 }
 
@@ -137,6 +139,7 @@ type Runner[K comparable] struct {
 	workers workers
 	traces  bool
 	ending  *pacing.Rates[string] // how often it is logged that a tenant's namespace is being deleted
+	begun   *pacing.Rates[K]      // passes of keys that are gathered
 
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
@@ -185,6 +188,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 		waits:   map[K]telemetry.Wait{},
 		inWork:  map[K][]func() bool{},
 		ending:  pacing.NewRates[string](1, endingInterval),
+		begun:   pacing.NewRates[K](1, cfg.Gather),
 	}
 	r.queue = r.newQueue()
 	r.workers.most, r.workers.queued = cfg.Workers, r.queue.Len
@@ -233,47 +237,6 @@ func (r *Runner[K]) newQueue() workqueue.TypedRateLimitingInterface[K] {
 		}),
 	})
 }
-
-// Enqueue has the key reconciled soon. A key that waits already is not added again.
-func (r *Runner[K]) Enqueue(key K) { r.queue.Add(key) }
-
-// EnqueueUnless enqueues the key unless known reports that its passes have taken into account what
-// has happened. While a pass runs, that is asked when it has ended.
-func (r *Runner[K]) EnqueueUnless(key K, known func() bool) {
-	r.mu.Lock()
-	later, runs := r.inWork[key]
-	if runs {
-		r.inWork[key] = append(later, known)
-	}
-	r.mu.Unlock()
-	if !runs && !known() {
-		r.Enqueue(key)
-	}
-}
-
-// begin records that a pass of the key runs.
-func (r *Runner[K]) begin(key K) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.inWork[key] = nil
-}
-
-// end enqueues the key again if something has happened during its pass that the pass does not know.
-func (r *Runner[K]) end(key K) {
-	r.mu.Lock()
-	happened := r.inWork[key]
-	delete(r.inWork, key)
-	r.mu.Unlock()
-	for _, known := range happened {
-		if !known() {
-			r.Enqueue(key)
-		}
-	}
-}
-
-// EnqueueAfter enqueues the key after d. If it is enqueued for an earlier time, too, the earlier
-// time applies.
-func (r *Runner[K]) EnqueueAfter(key K, d time.Duration) { r.queue.AddAfter(key, d) }
 
 // Run works on keys until ctx ends, then finishes those in work and returns. It is called once.
 func (r *Runner[K]) Run(ctx context.Context) {

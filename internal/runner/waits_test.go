@@ -105,3 +105,30 @@ func TestKnownEventsEnqueueNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatHappensSoonAfterAPassIsGathered: the first change begins a pass at once, and those within
+// the time after it begin one when that is over; what is enqueued for now does not wait.
+func TestWhatHappensSoonAfterAPassIsGathered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var passes []time.Duration
+		begun := time.Now()
+		r := start(t, Config[string]{Gather: time.Second, Reconcile: func(context.Context, string) (Result, error) {
+			passes = append(passes, time.Since(begun))
+			return Result{}, nil
+		}})
+		for range 8 { // until 2.1 s
+			r.EnqueueSoon("key")
+			elapse(300 * time.Millisecond)
+		}
+		r.Enqueue("key")
+		elapse(0)
+		r.EnqueueSoon("key")
+		elapse(5 * time.Second)
+		r.EnqueueSoon("key")
+		elapse(0)
+		want := []time.Duration{0, time.Second, 2 * time.Second, 2400 * time.Millisecond, 3 * time.Second, 7400 * time.Millisecond}
+		if diff := cmp.Diff(want, passes); diff != "" {
+			t.Errorf("passes (-want +got):\n%s", diff)
+		}
+	})
+}
