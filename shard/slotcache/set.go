@@ -15,6 +15,11 @@ const (
 	// gather is how long acquired slots are collected for one grant: long enough for slots that are
 	// acquired together, and short compared with the half second that a hand-over may take.
 	gather = 25 * time.Millisecond
+	// mostOpening is how many grants are listed at a time. Slots that are acquired meanwhile become
+	// one grant, when one of these is ready or they have waited for gatherMost: an API server that
+	// answers late gets fewer lists, and these end earlier.
+	mostOpening = 2
+	gatherMost  = time.Second
 	// mergeAfter is the time without acquired or lost slots before grants are merged, so that one
 	// merge suffices for a rebalancing.
 	mergeAfter = time.Second
@@ -158,7 +163,7 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 	wake = time.Hour
 	s.endIdle()
 	if room := maxGrants - 1; len(s.grants) < room || s.merged != nil && len(s.grants) <= room {
-		if due := s.since.Add(gather).Sub(now); due > 0 {
+		if due := s.since.Add(s.gathers()).Sub(now); due > 0 {
 			wake = due
 		} else {
 			s.start(ctx, s.newGrant(s.pending, nil), running)
@@ -180,6 +185,20 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 		wake = min(wake, mergeAllAfter-quiet)
 	}
 	return wake
+}
+
+// gathers returns for how long acquired slots are collected now.
+func (s *Set) gathers() time.Duration {
+	opening := 0
+	for _, g := range s.grants {
+		if g != s.merged && len(g.unsynced) > 0 {
+			opening++
+		}
+	}
+	if len(s.pending) == 0 || opening < mostOpening {
+		return gather
+	}
+	return gatherMost
 }
 
 // endIdle ends the grants whose slots were all lost; s.mu is held.

@@ -367,7 +367,7 @@ func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 				within(mergeAfter)
 				for slot := range 2 * maxGrants {
 					b.add(first + slot)
-					within(moment)
+					within(gatherMost + moment)
 				}
 				if got := len(b.set.Grants()); got != want {
 					b.Errorf("%d grants, want %d", got, want)
@@ -381,6 +381,25 @@ func TestSlotsWaitForAPlaceWhereListsTakeLong(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Slots that are acquired while two grants are listed become one grant.
+func TestSlotsAreCollectedWhileGrantsAreListed(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		release := b.block("list", "")
+		for slot := range 5 {
+			b.add(slot)
+			within(moment)
+		}
+		release()
+		within(moment)
+		if diff := cmp.Diff([][]int{{0}, {1}, {2, 3, 4}}, b.set.Grants()); diff != "" {
+			b.Errorf("grants (-want +got):\n%s", diff)
+		}
+		if slices.Sort(b.ready); !slices.Equal(b.ready, []int{0, 1, 2, 3, 4}) {
+			b.Errorf("ready: %v, want each slot once", b.ready)
+		}
+	})
 }
 
 // A large grant is not listed again for small ones.
