@@ -104,7 +104,8 @@ func WhyOf(s Snapshot, namespace, name string, receipts []receipt.Receipt) (Why,
 
 func fromEvent(e *eventsv1.Event) Decision {
 	d := Decision{
-		Time: e.EventTime.Time, Reason: e.Reason, Text: lifecycle.CloudText(e.Note), By: e.ReportingInstance, Source: SourceEvent, Warning: e.Type == "Warning",
+		Time: e.EventTime.Time, Reason: e.Reason, Text: lifecycle.CloudText(e.Note), By: e.ReportingInstance, Source: SourceEvent,
+		Warning: e.Type == "Warning",
 	}
 	if d.Time.IsZero() {
 		d.Time = e.CreationTimestamp.Time

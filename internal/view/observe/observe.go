@@ -238,7 +238,8 @@ func (r Reader) assume(s *view.Snapshot) {
 		slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return named[n.Name] }) {
 		return
 	}
-	s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: "the cluster of the kubeconfig has no Node of these machines; " + r.Elsewhere})
+	why := "the cluster of the kubeconfig has no Node of these machines; " + r.Elsewhere
+	s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: why})
 }
 
 // Node adds a Node of the target cluster to a snapshot. One that does not exist is not missing,
@@ -253,7 +254,8 @@ func (r Reader) Node(ctx context.Context, s *view.Snapshot, name string) {
 	case err == nil:
 		s.Nodes = append(s.Nodes, node)
 	case apierrors.IsNotFound(err) && r.IsAssumed:
-		s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: err.Error() + " in the cluster of the kubeconfig; " + r.Elsewhere})
+		why := err.Error() + " in the cluster of the kubeconfig; " + r.Elsewhere
+		s.Missing = append(s.Missing, view.Missing{What: view.MissingNodes, Why: why})
 	case !apierrors.IsNotFound(err):
 		missing(s, view.MissingNodes, Right{Verb: "get", Resource: "nodes", Cluster: target}, err)
 	}
