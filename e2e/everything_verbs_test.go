@@ -114,8 +114,8 @@ const recordingHead = `# A recording: everything at once
 
 What ` + "[`kubectl mcf`](../kubectl-mcf.md)" + ` prints, on a terminal of 140 columns, about a fleet of five replicas with three target
 clusters in which all of this happens at the same time. ` + "`make everything-e2e RECORD=1`" + ` has written this page, and the pictures of
-[the page of the fleet](page.md). It runs in [a lab](../lab.md#a-landscape), whose folder is the working folder. Without ` +
-	"`RECORD=1`" + ` it only checks what is shown, and that all of it ends.
+[the page of the fleet](page.md). It runs in [a lab](../lab.md#a-landscape), whose folder is the working folder.
+Without ` + "`RECORD=1`" + ` it only checks what is shown, and that all of it ends.
 
 - ` + "`cluster-1`" + `: the MachineDeployment ` + "`api`" + ` is rolled out; the rollout of ` + "`web`" + ` waits for a drain, which a
   PodDisruptionBudget blocks, and that of ` + "`cache`" + ` for a VM that the cloud has no room for; the zone of ` + "`edge`" + ` is dead.
