@@ -73,6 +73,49 @@ type network struct {
 	lossOneIn    uint64        // of answers to writes and calls; 0 is none
 	lateOneIn    uint64        // of writes that arrive late, also when their sender has died; 0 is none
 	lagMost      time.Duration // of watches
+	busy         *busy         // API servers; nil for those that answer at once
+
+	received func(q request, n int) // gets the number of bytes of each read of an answer; nil for none
+}
+
+// busy is an API server that answers one request after the other. What watches show waits as long.
+type busy struct {
+	each time.Duration // for each request
+	free time.Time     // when it has answered all that have arrived
+}
+
+// receive counts bytes of an answer.
+func (n *network) receive(q request, read int) {
+	n.mu.Lock()
+	received := n.received
+	n.mu.Unlock()
+	if received != nil {
+		received(q, read)
+	}
+}
+
+// be makes the API servers busy.
+func (n *network) be(b *busy) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busy = b
+}
+
+// queue returns for how long a request waits for its answer, or an event until it is sent.
+func (n *network) queue(isRequest bool) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	if n.busy == nil {
+		return 0
+	}
+	if n.busy.free.Before(now) {
+		n.busy.free = now
+	}
+	if isRequest {
+		n.busy.free = n.busy.free.Add(n.busy.each)
+	}
+	return n.busy.free.Sub(now)
 }
 
 func newNetwork(seed uint64) *network { return &network{seed: seed, counts: map[request]uint64{}} }
@@ -291,6 +334,11 @@ func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Respo
 	if answer := n.instead(r, q); answer != nil {
 		return answer, nil
 	}
+	if waits := n.queue(true); waits > 0 {
+		if err := pass(ctx, l.dead, nil, waits); err != nil {
+			return nil, err
+		}
+	}
 	var answer *http.Response
 	var err error
 	pprof.Do(ctx, pprof.Labels("of", "API servers"), func(context.Context) {
@@ -311,6 +359,7 @@ func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Respo
 		_ = answer.Body.Close()
 		return nil, err
 	}
+	answer.Body = &body{answer.Body, func(read int) { n.receive(q, read) }}
 	return answer, nil
 }
 
@@ -318,7 +367,7 @@ func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Respo
 func (l *link) slow(events *apiserver.Events, q request) {
 	n, last := l.network, time.Time{}
 	events.Lag = func(at time.Time) time.Time {
-		d := n.latency(q, back, "event")
+		d := n.latency(q, back, "event") + n.queue(false)
 		n.mu.Lock()
 		most := n.lagMost
 		n.mu.Unlock()
@@ -385,4 +434,17 @@ func (l *link) deliverLate(r *http.Request, late time.Duration) (*http.Response,
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
+}
+
+// body counts what is read of an answer.
+type body struct {
+	io.ReadCloser
+
+	read func(n int)
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read(n)
+	return n, err
 }

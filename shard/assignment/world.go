@@ -123,6 +123,10 @@ type Move struct {
 // Slot.Moved.
 func (m Move) Rebalances() bool { return m.Why == Joined || m.Why == Load }
 
+// MayWait reports whether the slot can stay for some seconds where it is, if it is held there: its
+// replica serves it.
+func (m Move) MayWait() bool { return m.Rebalances() || m.Why == Home || m.Why == Leaving }
+
 // PassOver reports whether From has to be passed over for this slot for Config.PassOverFor: the
 // caller records it in Slot.Passed.
 func (m Move) PassOver() bool { return m.Why == NotAcquired }

@@ -65,7 +65,7 @@ func (r *Replica) elect(ctx context.Context) {
 		}
 		go func() {
 			if r.candidacy.wait(term, false) {
-				klog.FromContext(ctx).Info("Resigning: this session cannot observe the fleet")
+				klog.FromContext(ctx).Info("Resigning: this session cannot observe the fleet, or leaves")
 				end()
 			}
 		}()

@@ -135,6 +135,8 @@ func (s slotSet) set(number int, in bool) {
 	}
 }
 
+func (s slotSet) has(number int) bool { return s[number/64]&(1<<(number%64)) != 0 }
+
 // next returns the first number in the set that is not less than from; less than 0 if there is
 // none.
 func (s slotSet) next(from int) int {

@@ -29,7 +29,23 @@ type assignments struct {
 	// again is the time before which slots are not assigned again, last the last assignment.
 	again member.Moment
 	last  assignment.Verdict
+	// underway are the slots between two replicas that count against mostMoving, and how many they
+	// are; waiting are those whose assignment is written when one of them has arrived.
+	underway, waiting slotSet
+	moving            int
 }
+
+const (
+	// mostMoving is how many slots at most are between two replicas because of moves that no slot has
+	// to wait for. A slot that moves has no holder while a release and an acquisition are written; an
+	// API server that is busy answers the requests of all slots that move at once one after the other.
+	// Meanwhile the other slots stay where they are worked on.
+	mostMoving = 32
+	// releasesWithin and acquiresWithin are for how long a slot counts: one whose holder waits for
+	// calls of a cloud, or that the next replica does not acquire, delays no other.
+	releasesWithin = time.Second
+	acquiresWithin = 2 * time.Second
+)
 
 // assign assigns slots once the leader has observed for long enough (Warm): before that a dead
 // replica could look alive and be assigned slots, and a replica that starts at the same time would
@@ -50,6 +66,7 @@ func (as *assigner) assign(now member.Moment) {
 	for _, move := range as.last.Moves {
 		s := as.slots[move.Slot]
 		s.target, s.targetHome = move.To, move.Home
+		s.mayWait, s.sent = move.MayWait(), member.Moment{}
 		as.touch(s)
 		if move.Rebalances() {
 			s.movedAt = now
@@ -172,6 +189,48 @@ func (as *assigner) timeOwnerless(now member.Moment, s *slot) {
 	}
 }
 
+// pace records whether a slot is between two replicas, and has the slots that wait decided again
+// when there is room for one.
+func (as *assigner) pace(now member.Moment, s *slot) {
+	until, to := member.Moment{}, s.assigned
+	if s.target != "" && !s.sent.IsZero() {
+		to = s.target // it is being written
+	}
+	switch {
+	case to == "" || s.replica == to:
+	case !s.ownerless.IsZero():
+		until = s.ownerless.Add(acquiresWithin)
+	case !s.sent.IsZero():
+		until = s.sent.Add(releasesWithin)
+	}
+	is := !until.IsZero() && now.Since(until) < 0
+	if is {
+		as.laterFor(s, until)
+	}
+	as.setUnderway(s, is)
+}
+
+func (as *assigner) setUnderway(s *slot, is bool) {
+	switch {
+	case is == as.underway.has(s.number):
+		return
+	case is:
+		as.moving++
+	default:
+		as.moving--
+		for number := as.waiting.next(0); number >= 0; number = as.waiting.next(number + 1) {
+			as.touch(as.slots[number])
+		}
+	}
+	as.underway.set(s.number, is)
+}
+
+// mustWait reports whether a slot stays where it is for now: a session that may live holds it, and
+// enough others move.
+func (as *assigner) mustWait(s *slot) bool {
+	return s.mayWait && s.assigned != "" && s.target != s.assigned && as.moving >= mostMoving && s.holder != "" && s.ownerless.IsZero()
+}
+
 // write writes an assignment that is decided and not yet written, and removes a home that has
 // expired.
 func (as *assigner) write(now member.Moment, s *slot) {
@@ -185,8 +244,14 @@ func (as *assigner) write(now member.Moment, s *slot) {
 	if s.target == s.assigned && s.targetHome == s.home {
 		s.target, s.targetHome = "", ""
 	}
-	if s.target == "" || s.lease == nil || s.mustRead || !as.activation.maySend(now, s) {
+	waits := s.target != "" && as.mustWait(s)
+	as.waiting.set(s.number, waits)
+	if waits || s.target == "" || s.lease == nil || s.mustRead || !as.activation.maySend(now, s) {
 		return
+	}
+	if s.target != s.assigned && s.mayWait && s.sent.IsZero() {
+		s.sent = now
+		as.pace(now, s)
 	}
 	l := as.written(now, s)
 	member.Annotate(l, v1alpha1.AnnotationAssignedReplica, s.target)

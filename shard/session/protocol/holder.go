@@ -22,6 +22,9 @@ type holder struct {
 	reporting  *reporting
 	// engaged are the slots that prevent a leaving session from emptying its Lease.
 	engaged slotSet
+	// assignedAway is when a slot of this session, which leaves, was last seen to be assigned to
+	// another replica.
+	assignedAway member.Moment
 }
 
 // observeSlot applies a version of a slot Lease, nil if there is none: the session holds the slot
@@ -31,6 +34,10 @@ func (h *holder) observeSlot(now member.Moment, s *slot, l *coordinationv1.Lease
 		return
 	}
 	h.touch(s)
+	if s.phase == held && h.isLeaving() && s.assigned != h.settings.Replica {
+		h.assignedAway = now
+		h.touchAll() // the others wait for longer
+	}
 	switch {
 	case s.phase == free:
 		h.confirm(now, s)
@@ -234,13 +241,22 @@ func (h *holder) timeRelease(now member.Moment, s *slot) {
 	h.touchAll()
 }
 
+// mostLeaveWaits is for how many times LeaveWait a leaving session waits at most. What is in flight
+// then is waited for, cancelled and waited for again within the 60 s after which a pod is killed.
+const mostLeaveWaits = 3
+
 // leaveWaitIsOver reports whether a leaving session has waited long enough for the leader to assign
-// its slots to other replicas.
+// its slots to other replicas. The leader does so with a few at a time: as long as there is another
+// one within LeaveWait, the session waits.
 func (h *holder) leaveWaitIsOver(now member.Moment, s *slot) bool {
 	if !h.isLeaving() {
 		return false
 	}
-	deadline := h.leavingAt.Add(h.settings.Config.LeaveWait)
+	c := h.settings.Config
+	deadline := h.leavingAt.Add(c.LeaveWait)
+	if !h.assignedAway.IsZero() {
+		deadline = member.Earliest(h.assignedAway.Add(c.LeaveWait), h.leavingAt.Add(mostLeaveWaits*c.LeaveWait))
+	}
 	if now.Reached(deadline) {
 		return true
 	}

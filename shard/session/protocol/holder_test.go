@@ -388,6 +388,29 @@ func TestLeave(t *testing.T) {
 		s.exits(ReasonLeft, true)
 		s.expectHolder("fleet-session-r-0", "")
 	})
+	t.Run("the leader assigns them to other replicas one after the other", func(t *testing.T) {
+		s, name := stageThatHolds(t)
+		for slot := 1; slot < 8; slot++ {
+			s.slot(slot, "", "r-0")
+		}
+		if s.replica.MayLead(at(s.now)) != true {
+			t.Error("want a candidate")
+		}
+		s.step(Leaving{})
+		if s.replica.MayLead(at(s.now)) {
+			t.Error("want no candidate that leaves")
+		}
+		for slot := 1; slot < 4; slot++ {
+			s.run(4 * time.Second)
+			s.expectHolder(name, me)
+			s.write(member.SlotLeaseName("fleet", slot, 8), assign("r-1"))
+		}
+		s.run(2 * time.Second)
+		s.expectHolder(name, me)
+		s.run(2 * time.Second)
+		s.exits(ReasonLeft, true)
+		s.expectHolder(name, "")
+	})
 	t.Run("without a leader", func(t *testing.T) {
 		s, name := stageThatHolds(t)
 		s.step(Leaving{})

@@ -62,7 +62,10 @@ type death struct {
 // lead begins or ends the leadership. A leader knows only what it has observed and decided itself.
 func (ld *leader) lead(leads bool) {
 	ld.term = term{leads: leads, deaths: map[string]*death{}}
-	ld.assigner.assignments = assignments{doubts: map[string]*doubt{}, needs: map[string]map[int]member.Moment{}}
+	ld.assigner.assignments = assignments{
+		doubts: map[string]*doubt{}, needs: map[string]map[int]member.Moment{},
+		underway: newSlotSet(len(ld.slots)), waiting: newSlotSet(len(ld.slots)),
+	}
 	for _, s := range ld.slots {
 		s.leading = leading{homeSince: s.homeSince}
 	}
@@ -83,6 +86,7 @@ func (ld *leader) decide(now member.Moment) {
 func (ld *leader) decideSlot(now member.Moment, s *slot) {
 	ld.createSlot(now, s)
 	ld.assigner.timeOwnerless(now, s)
+	ld.assigner.pace(now, s)
 	ld.assigner.write(now, s)
 }
 

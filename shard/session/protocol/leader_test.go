@@ -187,6 +187,57 @@ func TestAssignments(t *testing.T) {
 			t.Errorf("want no home after 10 minutes, got %q", home())
 		}
 	})
+	// r-1 has 2 × mostMoving slots and does not release them; one was assigned to r-0 to try it.
+	moving := func(t *testing.T) (s *stage, moved func() int) {
+		t.Helper()
+		s = newStage(t, 2*mostMoving)
+		s.live = []string{another}
+		s.write("fleet-session-r-1", heldBy(another))
+		s.step(Elected{})
+		for slot := range 2 * mostMoving {
+			s.slot(slot, another, "r-1")
+		}
+		s.run(20 * time.Second)
+		return s, func() (n int) {
+			for slot := range 2 * mostMoving {
+				if s.assignee(slot) == "r-0" {
+					n++
+				}
+			}
+			return n - 1
+		}
+	}
+	t.Run("of the slots of a leaving replica a few move at a time", func(t *testing.T) {
+		s, moved := moving(t)
+		leaves := s.now + time.Second
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationLeaving, "true") })
+		for ; moved() == 0 && s.now < leaves; s.run(100 * time.Millisecond) {
+		}
+		if got := moved(); got != mostMoving {
+			t.Fatalf("%d slots are assigned to another replica at first, want %d", got, mostMoving)
+		}
+		for slot := range mostMoving { // r-0 acquires those that are released
+			if s.assignee(slot) == "r-0" && slot%2 == 1 {
+				s.write(member.SlotLeaseName("fleet", slot, 8), heldBy(""))
+			}
+		}
+		if got := moved(); got != mostMoving*3/2 {
+			t.Errorf("%d slots are assigned to another replica when some have arrived, want %d", got, mostMoving*3/2)
+		}
+		s.run(releasesWithin + 100*time.Millisecond)
+		if got := moved(); got != 2*mostMoving-1 {
+			t.Errorf("%d slots are assigned to another replica although others are not released, want all %d", got, 2*mostMoving-1)
+		}
+	})
+	t.Run("the slots of a dead replica are assigned at once", func(t *testing.T) {
+		s, moved := moving(t)
+		s.live = nil
+		s.write("fleet-session-r-1", heldBy(""))
+		s.run(2 * time.Second)
+		if got := moved(); got != 2*mostMoving-1 {
+			t.Errorf("%d slots are assigned to another replica, want all %d", got, 2*mostMoving-1)
+		}
+	})
 	t.Run("the weight of a slot is the last reported one, also of a dead holder", func(t *testing.T) {
 		s := leads(t)
 		name := s.slot(0, another, "r-1")

@@ -320,7 +320,8 @@ func (r *Session) Unreached() []string {
 }
 
 // MayLead reports whether the session may stand for election and continue to lead: it observes, and
-// when it last led it could list the sessions and write Leases.
+// when it last led it could list the sessions and write Leases. A session that leaves continues to
+// lead, and does not stand for election, because it would soon be over.
 func (r *Session) MayLead(now member.Moment) bool {
-	return !r.ability.blind && now.Reached(r.leader.resigned)
+	return !r.ability.blind && now.Reached(r.leader.resigned) && (r.leader.leads || !r.isLeaving())
 }

@@ -124,6 +124,10 @@ type leading struct {
 	// target is the replica that the leader has decided to assign the slot to, with targetHome as its
 	// home; "" if nothing has to be written.
 	target, targetHome string
+	// mayWait is true if the slot may stay where it is for a while (Move.MayWait); sent is when the
+	// assignment of such a slot was first sent; zero: it was not yet.
+	mayWait bool
+	sent    member.Moment
 	// ownerless is since when the slot has had no holder although its assigned replica, then
 	// candidate, could acquire it.
 	ownerless member.Moment
