@@ -20,7 +20,7 @@ type Config struct {
 	// Window is the time for which JoinShare and LoadShare count; default 1 minute.
 	Window time.Duration
 	// JoinShare limits the moves for joining and load together in a Window: a share of all slots;
-	// default 1/2.
+	// default 1: most of them belong elsewhere when several replicas join one, and each moves once.
 	JoinShare float64
 	// LoadShare limits the moves for load only in a Window: a share of all slots, and at least one;
 	// default 1/16.
@@ -43,7 +43,7 @@ func DefaultConfig() Config {
 		NotAcquiredAfter: 5 * time.Second,
 		PassOverFor:      time.Minute,
 		Window:           time.Minute,
-		JoinShare:        0.5,
+		JoinShare:        1,
 		LoadShare:        1.0 / 16,
 		RestFor:          5 * time.Minute,
 		UnevenAbove:      1.10,

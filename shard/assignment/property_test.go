@@ -47,7 +47,7 @@ func TestProperties(t *testing.T) {
 				forLoad++
 			}
 		}
-		if rebalanced > max(1, len(f.Slots)/2) || forLoad > max(1, len(f.Slots)/16) {
+		if float64(rebalanced) > f.config.JoinShare*float64(len(f.Slots)) || forLoad > max(1, len(f.Slots)/16) {
 			t.Fatalf("%d moves for joining or load, %d of them for load, of %d slots", rebalanced, forLoad, len(f.Slots))
 		}
 		for i, s := range f.Slots {
