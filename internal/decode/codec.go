@@ -42,7 +42,7 @@ func newNegotiator() negotiator {
 	n := negotiator{NegotiatedSerializer: scheme.Codecs.WithoutConversion()}
 	info, _ := runtime.SerializerInfoForMediaType(n.NegotiatedSerializer.SupportedMediaTypes(), runtime.ContentTypeJSON)
 	stream := *info.StreamSerializer
-	info.Serializer = &fast{Serializer: serializer(firstFields{})}
+	info.Serializer = newFast()
 	stream.Serializer, stream.Framer = events{serializer(noKind{})}, lines{stream.Framer}
 	info.StreamSerializer = &stream
 	n.types = []runtime.SerializerInfo{info}

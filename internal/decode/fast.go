@@ -22,14 +22,17 @@ import (
 type fast struct {
 	runtime.Serializer
 
-	kinds firstFields
+	kinds   firstFields
+	options json.Options
 }
 
-// options have what client-go's decoder accepts.
-var options = json.JoinOptions(
-	json.MatchCaseInsensitiveNames(false), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
-	json.WithUnmarshalers(json.JoinUnmarshalers(json.UnmarshalFromFunc(skipManagedFields), json.UnmarshalFromFunc(decodeTime))),
-)
+// newFast returns one that accepts what client-go's decoder accepts.
+func newFast() *fast {
+	return &fast{Serializer: serializer(firstFields{}), options: json.JoinOptions(
+		json.MatchCaseInsensitiveNames(false), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+		json.WithUnmarshalers(json.JoinUnmarshalers(json.UnmarshalFromFunc(skipManagedFields), json.UnmarshalFromFunc(decodeTime))),
+	)}
+}
 
 func skipManagedFields(d *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error {
 	return d.SkipValue()
@@ -57,7 +60,7 @@ func (f *fast) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Ob
 		return f.Serializer.Decode(data, gvk, into)
 	}
 	obj, err := scheme.Scheme.New(*kind)
-	if err != nil || into != nil && reflect.TypeOf(obj) != reflect.TypeOf(into) || json.Unmarshal(data, obj, options) != nil {
+	if err != nil || into != nil && reflect.TypeOf(obj) != reflect.TypeOf(into) || json.Unmarshal(data, obj, f.options) != nil {
 		return f.Serializer.Decode(data, gvk, into)
 	}
 	if into != nil {
