@@ -25,7 +25,6 @@ var (
 	workOf = flag.String("work-of", "1,4", "numbers of replicas of TestWorkOfReplicas")
 	roots  = flag.Int("work-roots", 16, "MachineDeployments of TestWorkOfReplicas")
 	sizeOf = flag.Int("work-size", 10, "machines of each of these, of which ten are replaced at a time")
-	restOf = flag.Int("rest-roots", 4, "MachineDeployments of TestWorkAtRest, of ten machines each")
 	// Read one with "go tool pprof -tags": samples of each replica.
 	profiles = flag.String("work-profiles", "", "folder that gets CPU profiles for each number of replicas, "+
 		"of a minute at rest, rest-N.pprof, and of the work after that, of-N.pprof, "+
@@ -150,55 +149,6 @@ func (t *trial) passes() map[string]float64 {
 		}
 	}
 	return n
-}
-
-// atRestFor is for how long TestWorkAtRest measures.
-const atRestFor = 20 * time.Minute
-
-// TestWorkAtRest: a fleet at rest writes nothing but Leases, and reads what the leader's checks of
-// the whole fleet read. With -work-profiles it shows what each replica computes; the leader is one
-// of them.
-func TestWorkAtRest(t *testing.T) {
-	t.Parallel()
-	o := replicaOptions(func(o *Options) { o.Fleet.Slots, o.ConcurrentSyncs = slotsOfTrial, DefaultOptions().ConcurrentSyncs })
-	profiler := startProfiler()
-	defer close(profiler)
-	synctest.Test(t, func(t *testing.T) {
-		r := newTrial(t, o, 1, nil)
-		defer r.end()
-		r.createClass("a")
-		for i := range 2 {
-			r.start(fmt.Sprint("fleet-", i))
-		}
-		for i := range *restOf {
-			r.createRoot(&root{namespace: "a", name: fmt.Sprint("d-", i), replicas: 10})
-		}
-		r.waitCheaply("machines run", func() bool { return r.running("") == 10**restOf })
-		for range 10 {
-			r.waitCheaply("the fleet is at rest", nil)
-		}
-		var mu sync.Mutex
-		requests := map[string]int{}
-		r.watch = func(q request, _ *http.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			if !strings.Contains(q.path, "/leases") {
-				requests[fmt.Sprint(q.replica, " ", q.place, " ", q.kind)]++
-			}
-		}
-		end := profiler.begin(t, fmt.Sprintf("rest-of-%d", *restOf))
-		time.Sleep(atRestFor)
-		synctest.Wait()
-		end()
-		mu.Lock()
-		defer mu.Unlock()
-		for _, kind := range slices.Sorted(maps.Keys(requests)) {
-			t.Logf("%d machines at rest for %s: %d %s", 10**restOf, atRestFor, requests[kind], kind)
-			if strings.HasSuffix(kind, writes) {
-				t.Errorf("got %d requests %q of a fleet at rest, want none", requests[kind], kind)
-			}
-		}
-	})
 }
 
 // running counts the machines that run; of a version of their template, unless it is empty.
