@@ -47,7 +47,7 @@ func main() {
 	flag.StringVar(&o.dir, "lab-dir", ".lab", "`folder` of the lab; one that does not run is started, and stopped at the end")
 	flag.IntVar(&o.runs, "runs", 3, "`number` of runs of creating and deleting machines, of which the median counts")
 	flag.IntVar(&o.kills, "kills", 20, "`number` of replicas that are killed, every other one the leader")
-	flag.IntVar(&o.machines, "machines", 10000, "`number` of machines that memory and scrapes are measured with")
+	flag.IntVar(&o.machines, "machines", 10000, "`number` of machines that memory, scrapes and the page are measured with")
 	flag.IntVar(&o.draining, "draining", 500, "`number` of Nodes that are drained while machines are created")
 	flag.IntVar(&o.creates, "creates", 200,
 		"`number` of machines that are created while the process of their driver is killed, and as many before")
@@ -58,8 +58,8 @@ func main() {
 	flag.StringVar(&o.parts, "parts",
 		"create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver",
 		"what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, "+
-			"as cpu does; cpu and scale take 20 minutes and are measured only when they are named; tracing, scrape, "+
-			"driver and machineconfig start additional labs")
+			"as cpu does; cpu and scale take 20 minutes and are measured only when they are named, as page; tracing, scrape, "+
+			"page, driver and machineconfig start additional labs")
 	flag.StringVar(&o.sizes, "scale-sizes", "1000x20",
 		"`numbers` of machines and of their MachineDeployments for the part scale, separated by commas")
 	flag.StringVar(&o.fleets, "scale-replicas", "1,3,8", "`numbers` of replicas for the part scale, separated by commas")
@@ -122,6 +122,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureConfigs(ctx, o.dir, once)
 		case part == "scrape":
 			err = measureScrapes(ctx, o.dir, o.machines, once)
+		case part == "page":
+			err = measurePage(ctx, o.dir, o.machines, o.rest, once)
 		case part == "driver":
 			err = measureKilledDriver(ctx, o.dir, o.creates, once)
 		case part == "scale":
@@ -138,7 +140,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
 			err = fmt.Errorf("--parts: expected create, delete-empty, rest, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, "+
-				"tracing, scrape, driver, machineconfig, cpu or scale, got %q", part)
+				"tracing, scrape, page, driver, machineconfig, cpu or scale, got %q", part)
 		}
 		if err != nil {
 			return false, err
