@@ -90,7 +90,7 @@ func (l *landscape) create(ctx context.Context) error {
 	begun := time.Now()
 	took, err := l.changeBy(ctx, l.names(), 0, the, func(ctx context.Context, namespace string, to pool) error {
 		d := harness.Deployment(namespace, workers, int32(to.size))
-		d.Spec.Template.Spec.Class.Name = class
+		d.Spec.Template.Spec.Class.Name, d.Spec.RevisionHistoryLimit = class, new(int32(1)) // so that rollouts leave no MachineSets
 		d.Spec.Template.Labels = map[string]string{v1alpha1.LabelName: workers, roundLabel: to.label()}
 		_, err := api.MachineDeployments(namespace).Create(ctx, d, metav1.CreateOptions{})
 		return err

@@ -26,8 +26,8 @@ const (
 	eventTTL = sampleEvery
 )
 
-// sample records what a fleet uses at rest.
-type sample struct{ heapKB, goroutines, watches, objects, events int }
+// footprint records what a fleet uses at rest.
+type footprint struct{ heapKB, goroutines, watches, objects, events int }
 
 // TestHours: for hours machines are scaled by users and by an autoscaler, are rolled, and fail, and
 // credentials are rotated. Whenever the fleet is at rest with the same machines, it has as much
@@ -45,7 +45,7 @@ func TestHours(t *testing.T) {
 		}
 		s.start("fleet-2")
 		s.begin("a")
-		var samples []sample
+		var samples []footprint
 		for end := time.Now().Add(time.Duration(*hours * float64(time.Hour))); time.Now().Before(end); {
 			s.change(sampleEvery)
 			samples = append(samples, s.sample())
@@ -116,7 +116,7 @@ func (s *autoscaled) rotate(namespace string) {
 }
 
 // sample forgets what the simulated clusters and cloud remember, as real ones do, and measures.
-func (s *autoscaled) sample() (now sample) {
+func (s *autoscaled) sample() (now footprint) {
 	for _, server := range []*apiserver.Server{s.control, s.target} {
 		for _, e := range apiserver.ReadAll[corev1.Event](server, "events") {
 			if time.Since(e.CreationTimestamp.Time) > eventTTL {
@@ -146,7 +146,7 @@ func (s *autoscaled) sample() (now sample) {
 	return now
 }
 
-func mean(samples []sample) (of sample) {
+func mean(samples []footprint) (of footprint) {
 	n := max(len(samples), 1)
 	for _, s := range samples {
 		of.heapKB += s.heapKB
@@ -155,5 +155,5 @@ func mean(samples []sample) (of sample) {
 		of.objects += s.objects
 		of.events += s.events
 	}
-	return sample{of.heapKB / n, of.goroutines / n, of.watches / n, of.objects / n, of.events / n}
+	return footprint{of.heapKB / n, of.goroutines / n, of.watches / n, of.objects / n, of.events / n}
 }
