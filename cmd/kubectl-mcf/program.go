@@ -11,7 +11,6 @@ import (
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -19,6 +18,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apianswers"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/observe"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/text"
@@ -137,11 +137,11 @@ func (p *program) reader() (observe.Reader, error) {
 	}
 	var err1, err2 error
 	r.Machines, err1 = machines(control)
-	r.Control, err2 = kubernetes.NewForConfig(control)
+	r.Control, err2 = kubeclient.New(control)
 	if err := errors.Join(err1, err2); err != nil || target == nil {
 		return r, err
 	}
-	r.Target, err = kubernetes.NewForConfig(target)
+	r.Target, err = kubeclient.New(target)
 	return r, err
 }
 

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 )
 
@@ -143,7 +143,7 @@ func (p *program) replicas(_ context.Context, from replicaSource) (*replicas, er
 			return nil, fmt.Errorf("--endpoints: expected a file with JSON such as {\"fleet-0\":\"http://127.0.0.1:1234\"}: %w", err)
 		}
 	}
-	clients, err := kubernetes.NewForConfig(config)
+	clients, err := kubeclient.New(config)
 	if err != nil {
 		return nil, err
 	}

@@ -16,10 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/kubeclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/target/access"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/view/observe"
@@ -157,7 +157,7 @@ func readTarget(ctx context.Context, r observe.Reader, namespace string, secrets
 			ServerName: a.ServerName, CAData: []byte(a.CA), CertData: []byte(a.ClientCert), KeyData: []byte(a.ClientKey),
 		},
 	})
-	clients, err := kubernetes.NewForConfig(config)
+	clients, err := kubeclient.New(config)
 	if err != nil {
 		return read, err
 	}
@@ -165,7 +165,7 @@ func readTarget(ctx context.Context, r observe.Reader, namespace string, secrets
 	return read, nil
 }
 
-func nodesOf(ctx context.Context, clients kubernetes.Interface) (nodes []*corev1.Node, err error) {
+func nodesOf(ctx context.Context, clients kubeclient.Interface) (nodes []*corev1.Node, err error) {
 	ctx, cancel := context.WithTimeout(ctx, targetTimeout)
 	defer cancel()
 	err = decode.EachPage(ctx, "Nodes", clients.CoreV1().Nodes().List, func(page *corev1.NodeList) {
