@@ -62,7 +62,8 @@ type Config struct {
 // Validate returns an error that names the required fields that are not set, and the errors of the
 // thresholds.
 func (c Config) Validate() error {
-	return errors.Join(required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Gather", "Metrics", "Tracer"),
+	return errors.Join(
+		required.Fields(c, "Servers", "Limits", "Budget", "DeploymentGate", "SetGate", "Workers", "Gather", "Metrics", "Tracer"),
 		c.Limits.Thresholds.Validate())
 }
 

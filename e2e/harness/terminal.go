@@ -54,7 +54,7 @@ func openTerminal(columns int) (screen, program *os.File, err error) {
 		program, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	}
 	if err == nil {
-		size := unix.Winsize{Row: 50, Col: uint16(columns)} //nolint:gosec // a number of columns
+		size := unix.Winsize{Row: 50, Col: uint16(columns)}
 		err = unix.IoctlSetWinsize(int(program.Fd()), unix.TIOCSWINSZ, &size)
 	}
 	if err != nil {

@@ -29,7 +29,8 @@ func FuzzObjects(f *testing.F) {
 			`{"a":[1,2.50,{"managedFields":[1]}],"A":"\u00e9"},"secretRef":{"name":"s"}`),
 		of("Machine", `"spec":{"class":{"Name":"c","name":"\ud800"},"providerID":null,"unknown":{"a":[]}},"spec":{"class":{"kind":"k"}}`),
 		strings.Replace(running, `"2026-11-28T10:00:00Z"`, `"yesterday"`, 1), strings.Replace(running, `"generation":2`, `"generation":2.0`, 1),
-		of("Machine", `"status":{"lastOperation":{"lastUpdateTime":"2026-11-28T10:00:00\u005a"}}`), of("Machine", `"spec":[]`), of("Other", `"a":1`),
+		of("Machine", `"status":{"lastOperation":{"lastUpdateTime":"2026-11-28T10:00:00\u005a"}}`),
+		of("Machine", `"spec":[]`), of("Other", `"a":1`),
 	} {
 		f.Add(seed)
 	}

@@ -17,6 +17,8 @@ import (
 )
 
 // Interface has the clients of one cluster.
+//
+//nolint:interfacebloat // one for each group
 type Interface interface {
 	AppsV1() appsv1.AppsV1Interface
 	AuthenticationV1() authenticationv1.AuthenticationV1Interface
@@ -69,15 +71,19 @@ func New(config *rest.Config) (Interface, error) {
 }
 
 // set sets a client of a group.
-func set[T any](client **T, create func(*rest.Config, *http.Client) (*T, error), config *rest.Config, connections *http.Client) (err error) {
+func set[T any](
+	client **T, create func(*rest.Config, *http.Client) (*T, error), config *rest.Config, connections *http.Client,
+) (err error) {
 	*client, err = create(config, connections)
 	return err
 }
 
 func (c *clients) AppsV1() appsv1.AppsV1Interface { return c.apps }
+
 func (c *clients) AuthenticationV1() authenticationv1.AuthenticationV1Interface {
 	return c.authentication
 }
+
 func (c *clients) AuthorizationV1() authorizationv1.AuthorizationV1Interface { return c.authorization }
 func (c *clients) CoordinationV1() coordinationv1.CoordinationV1Interface    { return c.coordination }
 func (c *clients) CoreV1() corev1.CoreV1Interface                            { return c.core }

@@ -44,7 +44,10 @@ func (c *MachineClass) SecretKeys() []types.NamespacedName {
 // "../../../watch/secrets" would be another request than the one that was meant.
 func MayExist(key types.NamespacedName) bool {
 	// First: it may be a text of a MiB.
-	if len(key.Namespace) > validation.DNS1123LabelMaxLength || len(key.Name) > validation.DNS1123SubdomainMaxLength || !isLabel(key.Namespace) {
+	if len(key.Namespace) > validation.DNS1123LabelMaxLength || len(key.Name) > validation.DNS1123SubdomainMaxLength {
+		return false
+	}
+	if !isLabel(key.Namespace) {
 		return false
 	}
 	for label := range strings.SplitSeq(key.Name, ".") {

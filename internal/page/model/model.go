@@ -18,9 +18,12 @@ import (
 const (
 	// MostTiles is how many machines have a tile. Counts are those of all.
 	MostTiles = 20_000
-	// MostRows is how many rows a list has, MostReplicas how many replicas are shown, and MostUnread
-	// how many texts about what could not be read.
-	MostRows, MostReplicas, MostUnread = 200, 200, 20
+	// MostRows is how many rows a list has.
+	MostRows = 200
+	// MostReplicas is how many replicas are shown.
+	MostReplicas = 200
+	// MostUnread is how many texts about what could not be read there are.
+	MostUnread = 20
 	// mostText is how many bytes a text of a row has, and mostNote those of a tile.
 	mostText, mostNote = 512, 256
 	// mostName is how many bytes a name has. API servers do not check those of owners, nor phases.

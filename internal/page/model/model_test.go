@@ -198,8 +198,9 @@ func TestStateIsBounded(t *testing.T) {
 		}
 	}
 	s := model.Of(in)
-	if text := s.About.Unread[0]; len(s.About.Unread) != model.MostUnread+1 || s.About.Unread[model.MostUnread] != "and 40 more" || len(text) > 600 {
-		t.Errorf("%d texts about what was not read, the first of %d bytes, the last %q", len(s.About.Unread), len(text), s.About.Unread[model.MostUnread])
+	unread := s.About.Unread
+	if text := unread[0]; len(unread) != model.MostUnread+1 || unread[model.MostUnread] != "and 40 more" || len(text) > 600 {
+		t.Errorf("%d texts about what was not read, the first of %d bytes, the last %q", len(unread), len(text), unread[len(unread)-1])
 	}
 	f := s.Fleet
 	lives := func(r model.Replica) bool { return r.State == "Leads" || r.State == "Lives" }

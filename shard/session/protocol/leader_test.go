@@ -211,7 +211,8 @@ func TestAssignments(t *testing.T) {
 		s, moved := moving(t)
 		leaves := s.now + time.Second
 		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationLeaving, "true") })
-		for ; moved() == 0 && s.now < leaves; s.run(100 * time.Millisecond) {
+		for moved() == 0 && s.now < leaves {
+			s.run(100 * time.Millisecond)
 		}
 		if got := moved(); got != mostMoving {
 			t.Fatalf("%d slots are assigned to another replica at first, want %d", got, mostMoving)
