@@ -139,13 +139,31 @@ func (s *autoscaled) dial(ctx context.Context, _ string) (net.Conn, error) {
 	}
 	s.mu.Unlock()
 	conn, err := listener.DialContext(ctx)
-	if err == nil {
-		s.serving.Go(func() {
-			<-p.dead
-			_ = conn.Close()
-		})
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	c := &dialed{Conn: conn, closed: make(chan struct{})}
+	s.serving.Go(func() {
+		select {
+		case <-p.dead:
+			_ = c.Close()
+		case <-c.closed:
+		}
+	})
+	return c, nil
+}
+
+// dialed is a connection whose Close closes a channel, too.
+type dialed struct {
+	net.Conn
+
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *dialed) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }
 
 // serve serves autoscalers at a replica, as its process does: until it is asked to leave.

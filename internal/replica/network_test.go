@@ -217,6 +217,13 @@ func (n *network) draw(q request, purpose string) uint64 {
 	return x ^ x>>33
 }
 
+// forget removes the counts of requests, one for each path. Draws begin anew.
+func (n *network) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.counts)
+}
+
 // latency returns how long a request, its answer or an event of its watch is on its way. Events
 // arrive at once: client-go holds a mutex while it sends some, and simulated time does not pass
 // while another goroutine waits for it.
