@@ -15,7 +15,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/preload"
 )
 
 const (
@@ -29,19 +28,11 @@ const (
 // measurePage measures what an open page costs a replica that owns all machines: at rest, and while
 // machines change, each without and with the page, in a separate lab.
 func measurePage(ctx context.Context, dir string, machines int, rest time.Duration, s sample) (err error) {
-	lab, err := harness.Up(ctx, harness.Options{Dir: filepath.Join(dir, "page"), Replicas: 1})
+	lab, err := upWithMachines(ctx, harness.Options{Dir: filepath.Join(dir, "page"), Replicas: 1}, machines)
+	if lab != nil {
+		defer func() { err = errors.Join(err, lab.Down(ctx)) }()
+	}
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lab.Down(ctx)) }()
-	if err := lab.WaitHeld(ctx, slots); err != nil {
-		return err
-	}
-	load := preload.Load{Namespace: many, Deployments: machines / perDeployment, Machines: perDeployment}
-	if _, err := standStill(ctx, lab, func() error { return addMachines(ctx, lab, load) }); err != nil {
-		return err
-	}
-	if err := rests(ctx, lab, harness.Fleet); err != nil {
 		return err
 	}
 	list, err := lab.Machines.MachineV1alpha1().Machines(many).List(ctx, metav1.ListOptions{})

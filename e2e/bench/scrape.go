@@ -33,19 +33,11 @@ func measureScrapes(ctx context.Context, dir string, machines int, s sample) err
 }
 
 func measureScrape(ctx context.Context, options harness.Options, name string, machines int, s sample) (err error) {
-	lab, err := harness.Up(ctx, options)
+	lab, err := upWithMachines(ctx, options, machines)
+	if lab != nil {
+		defer func() { err = errors.Join(err, lab.Down(ctx)) }()
+	}
 	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lab.Down(ctx)) }()
-	if err := lab.WaitHeld(ctx, slots); err != nil {
-		return err
-	}
-	load := preload.Load{Namespace: many, Deployments: machines / perDeployment, Machines: perDeployment}
-	if _, err := standStill(ctx, lab, func() error { return addMachines(ctx, lab, load) }); err != nil {
-		return err
-	}
-	if err := rests(ctx, lab, harness.Fleet); err != nil {
 		return err
 	}
 	first, err := scrape(ctx, lab, machines)
@@ -62,6 +54,23 @@ func measureScrape(ctx context.Context, options harness.Options, name string, ma
 	s[name+"_gzip_kb_of_10000"] = pair{value: float64(last.compressed) / 1e3}
 	s[name+"_cpu_ms_of_10000"] = pair{value: 1e3 * (last.cpu - first.cpu) / scrapes}
 	return nil
+}
+
+// upWithMachines starts a lab whose only replica owns the machines, and is at rest. A lab that is
+// returned has to be stopped, also with an error.
+func upWithMachines(ctx context.Context, options harness.Options, machines int) (*harness.Lab, error) {
+	lab, err := harness.Up(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := lab.WaitHeld(ctx, slots); err != nil {
+		return lab, err
+	}
+	load := preload.Load{Namespace: many, Deployments: machines / perDeployment, Machines: perDeployment}
+	if _, err := standStill(ctx, lab, func() error { return addMachines(ctx, lab, load) }); err != nil {
+		return lab, err
+	}
+	return lab, rests(ctx, lab, harness.Fleet)
 }
 
 // answer is that of one scrape.
