@@ -85,8 +85,9 @@ func (c *clients) AuthenticationV1() authenticationv1.AuthenticationV1Interface 
 }
 
 func (c *clients) AuthorizationV1() authorizationv1.AuthorizationV1Interface { return c.authorization }
-func (c *clients) CoordinationV1() coordinationv1.CoordinationV1Interface    { return c.coordination }
-func (c *clients) CoreV1() corev1.CoreV1Interface                            { return c.core }
-func (c *clients) EventsV1() eventsv1.EventsV1Interface                      { return c.events }
-func (c *clients) PolicyV1() policyv1.PolicyV1Interface                      { return c.policy }
-func (c *clients) StorageV1() storagev1.StorageV1Interface                   { return c.storage }
+
+func (c *clients) CoordinationV1() coordinationv1.CoordinationV1Interface { return c.coordination }
+func (c *clients) CoreV1() corev1.CoreV1Interface                         { return c.core }
+func (c *clients) EventsV1() eventsv1.EventsV1Interface                   { return c.events }
+func (c *clients) PolicyV1() policyv1.PolicyV1Interface                   { return c.policy }
+func (c *clients) StorageV1() storagev1.StorageV1Interface                { return c.storage }
