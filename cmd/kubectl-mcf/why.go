@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -135,15 +137,9 @@ MachineDeployment down, to have the fleet drain its Node.`,
 			if err != nil {
 				return err
 			}
-			if r.Target == nil {
-				return errors.New("expected a target cluster, whose Nodes are drained; --no-target is set")
-			}
-			node, err := r.Target.CoreV1().Nodes().Get(cmd.Context(), args[0], metav1.GetOptions{})
-			if apierrors.IsNotFound(err) && r.IsAssumed {
-				return fmt.Errorf("%w; %s", err, elsewhere)
-			}
+			node, err := nodeToDrain(cmd.Context(), r, args[0])
 			if err != nil {
-				return observe.Explain(err, observe.Right{Verb: "get", Resource: "nodes", Cluster: "target"})
+				return err
 			}
 			ref, bound := v1alpha1.MachineOf(node)
 			if !bound {
@@ -169,4 +165,19 @@ MachineDeployment down, to have the fleet drain its Node.`,
 	}
 	p.outputFlag(cmd)
 	return cmd
+}
+
+// nodeToDrain reads a Node of the target cluster.
+func nodeToDrain(ctx context.Context, r observe.Reader, name string) (*corev1.Node, error) {
+	if r.Target == nil {
+		return nil, errors.New("expected a target cluster, whose Nodes are drained; --no-target is set")
+	}
+	node, err := r.Target.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && r.IsAssumed {
+		return nil, fmt.Errorf("%w; %s", err, elsewhere)
+	}
+	if err != nil {
+		return nil, observe.Explain(err, observe.Right{Verb: "get", Resource: "nodes", Cluster: "target"})
+	}
+	return node, nil
 }
