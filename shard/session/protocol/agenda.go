@@ -137,6 +137,13 @@ func (s slotSet) set(number int, in bool) {
 
 func (s slotSet) has(number int) bool { return s[number/64]&(1<<(number%64)) != 0 }
 
+func (s slotSet) size() (n int) {
+	for _, word := range s {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
 // next returns the first number in the set that is not less than from; less than 0 if there is
 // none.
 func (s slotSet) next(from int) int {

@@ -29,10 +29,9 @@ type assignments struct {
 	// again is the time before which slots are not assigned again, last the last assignment.
 	again member.Moment
 	last  assignment.Verdict
-	// underway are the slots between two replicas that count against mostMoving, and how many they
-	// are; waiting are those whose assignment is written when one of them has arrived.
+	// underway are the slots between two replicas that count against mostMoving; waiting are those
+	// whose assignment is written when one of them has arrived.
 	underway, waiting slotSet
-	moving            int
 }
 
 const (
@@ -207,17 +206,7 @@ func (as *assigner) pace(now member.Moment, s *slot) {
 	if is {
 		as.laterFor(s, until)
 	}
-	as.setUnderway(s, is)
-}
-
-func (as *assigner) setUnderway(s *slot, is bool) {
-	switch {
-	case is == as.underway.has(s.number):
-		return
-	case is:
-		as.moving++
-	default:
-		as.moving--
+	if !is && as.underway.has(s.number) {
 		for number := as.waiting.next(0); number >= 0; number = as.waiting.next(number + 1) {
 			as.touch(as.slots[number])
 		}
@@ -228,7 +217,8 @@ func (as *assigner) setUnderway(s *slot, is bool) {
 // mustWait reports whether a slot stays where it is for now: a session that may live holds it, and
 // enough others move.
 func (as *assigner) mustWait(s *slot) bool {
-	return s.mayWait && s.assigned != "" && s.target != s.assigned && as.moving >= mostMoving && s.holder != "" && s.ownerless.IsZero()
+	return s.mayWait && s.assigned != "" && s.target != s.assigned && s.holder != "" && s.ownerless.IsZero() &&
+		as.underway.size() >= mostMoving
 }
 
 // write writes an assignment that is decided and not yet written, and removes a home that has
