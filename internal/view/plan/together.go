@@ -80,7 +80,7 @@ func Together(plans []Plan) Whole {
 	return w
 }
 
-// Result says whether there is a change, and whether all of it ends.
+// Result reports whether there is a change, and whether all of it ends.
 func (w Whole) Result() (isChange, ends bool) {
 	return slices.ContainsFunc(w.Plans, Plan.IsChange), w.Ends
 }
