@@ -220,6 +220,9 @@ func (r *roots[T]) observe(root T) (w disruption.World, why reasons, err error) 
 	}
 	r.restore(root, w.Limits.Thresholds, w.Machines)
 	w.Breakers = r.breakers.Snapshots().Of[w.Limits.Thresholds].Snapshot
+	if len(w.Breakers.Open) > 0 {
+		r.tree.locate(w.Machines)
+	}
 	return w, why, nil
 }
 
@@ -233,6 +236,7 @@ func (r *roots[T]) restore(root T, t disruption.Thresholds, machines []disruptio
 		return
 	}
 	if is := r.conditionOf(root, v1alpha1.MachineDeploymentCircuitBreakerOpen); is.IsTrue() {
+		r.tree.locate(machines)
 		r.breakers.restore(t, is.Reason, machines)
 	}
 }

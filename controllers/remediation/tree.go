@@ -20,16 +20,24 @@ type tree struct {
 	targets target.Resolver
 }
 
-// members returns the machines of sets with their scopes, and those that cannot be decoded.
+// members returns the machines of sets, without their scopes, and those that cannot be decoded.
 func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member, undecodable []*v1alpha1.Machine) {
 	for _, set := range sets {
 		decoded, others := t.view.MachinesOf(set)
 		for _, m := range decoded {
-			members = append(members, disruption.Member{Machine: m, Scope: t.scopeOf(m)})
+			members = append(members, disruption.Member{Machine: m})
 		}
 		undecodable = append(undecodable, others...)
 	}
 	return members, undecodable
+}
+
+// locate adds their scopes to machines. Only decisions under open circuit breakers need them, and
+// to find the Nodes of all machines is most of the work of a pass.
+func (t *tree) locate(members []disruption.Member) {
+	for i := range members {
+		members[i].Scope = t.scopeOf(members[i].Machine)
+	}
 }
 
 // scopeOf returns the scope of a machine: the zone in the label of its Node, otherwise that of its

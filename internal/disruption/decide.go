@@ -58,7 +58,7 @@ type Limits struct {
 	Thresholds Thresholds
 }
 
-// Member is a machine with its scope.
+// Member is a machine with its scope, which only decisions under open circuit breakers need.
 type Member struct {
 	Machine *v1alpha1.Machine
 	Scope   Scope
