@@ -117,17 +117,18 @@ func runsIn(text string, secrets, public []string) []bool {
 			mark(known, text, name)
 		}
 	}
-	places := map[string][]int{} // of the runs of the text
-	var begins [1 << 16]bool     // hashes of the beginnings of these runs: user data is long, and has few of them
+	var begins [1 << 16]bool // hashes of the beginnings of the text's runs: user data is long, and has few of them
 	for i := 0; i+leastRun <= len(text); i++ {
-		if run := text[i : i+leastRun]; !slices.Contains(known[i:i+leastRun], true) {
-			places[run], begins[hash(run)] = append(places[run], i), true
-		}
+		begins[hash(text[i:])] = true
 	}
+	var places map[string][]int // of the text's runs, when they are needed: most texts have nothing of a secret
 	for _, secret := range secrets {
 		for i := 0; i+leastRun <= len(secret); i++ {
 			if !begins[hash(secret[i:])] {
 				continue
+			}
+			if places == nil {
+				places = placesOf(text, known)
 			}
 			for _, at := range places[secret[i:i+leastRun]] {
 				for j := range leastRun {
@@ -137,6 +138,17 @@ func runsIn(text string, secrets, public []string) []bool {
 		}
 	}
 	return marked
+}
+
+// placesOf returns where each run of a text begins, without those that overlap what is known.
+func placesOf(text string, known []bool) map[string][]int {
+	places := map[string][]int{}
+	for i := 0; i+leastRun <= len(text); i++ {
+		if run := text[i : i+leastRun]; !slices.Contains(known[i:i+leastRun], true) {
+			places[run] = append(places[run], i)
+		}
+	}
+	return places
 }
 
 // hash returns a hash of the first four bytes of a text.
