@@ -50,7 +50,7 @@ var libraries = map[string][]string{
 	"controllers/machineconfig/kubeletconfig/fold": {"reflect"},
 	"controllers/machineconfig/render/merge":       {"github.com/coreos/ignition/v2/config", "github.com/coreos/vcontext/report", "reflect"},
 	"controllers/machineconfig/template/expand":    {"sigs.k8s.io/yaml", "text/template"},
-	"internal/machinefacts":                        {"reflect"},
+	"internal/machinefacts":                        {"github.com/go-json-experiment/json", "reflect"},
 	"internal/target/access":                       {"go.yaml.in/yaml/v3"},
 }
 

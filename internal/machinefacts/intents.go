@@ -1,11 +1,11 @@
 package machinefacts
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
