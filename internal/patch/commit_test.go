@@ -110,6 +110,29 @@ func TestCommitWritesOnlyDifferences(t *testing.T) {
 	}
 }
 
+// TestGeneratedObjectsHaveNoManagers: the record of who wrote what is removed from a Machine of a
+// MachineSet with each patch but that of its status, and kept of one that belongs to another kind.
+func TestGeneratedObjectsHaveNoManagers(t *testing.T) {
+	for _, tc := range []struct{ owner, want string }{
+		{v1alpha1.SchemeGroupVersion.String(), `main {"metadata":{"finalizers":["f"],"managedFields":[{}],"resourceVersion":"7","uid":"u"}}`},
+		{"example.com/v1", `main {"metadata":{"finalizers":["f"],"resourceVersion":"7","uid":"u"}}`},
+	} {
+		s, c := newServer(t)
+		s.machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: tc.owner, Kind: "MachineSet", Name: "s", Controller: new(true)}}
+		observed := s.machine.DeepCopy()
+		desired := change(observed, func(m *v1alpha1.Machine) {
+			m.Finalizers, m.Status.CurrentStatus.Phase = []string{"f"}, "Running"
+		})
+		if _, err := c.Commit(t.Context(), observed, desired); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{tc.want, `status {"metadata":{"resourceVersion":"8","uid":"u"},"status":{"currentStatus":{"phase":"Running"}}}`}
+		if diff := cmp.Diff(want, s.patches); diff != "" {
+			t.Errorf("owner %s: patches (-want +got):\n%s", tc.owner, diff)
+		}
+	}
+}
+
 func TestNewestIsTheOwnWriteUntilTheCacheCatchesUp(t *testing.T) {
 	s, c := newServer(t)
 	cached := s.machine.DeepCopy()
