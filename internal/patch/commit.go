@@ -7,8 +7,10 @@ import (
 	"reflect"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -65,6 +67,15 @@ func (c *Committer[T]) Commit(ctx context.Context, observed, desired T) (T, erro
 func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, subresource ...string) (T, error) {
 	if c.isFutile(on.GetUID(), patch) {
 		return on, nil
+	}
+	unlock, err := c.turns.Lock(ctx, on.GetUID())
+	if err != nil {
+		return on, fmt.Errorf("patch %s/%s: wait for another write of this process: %w", on.GetNamespace(), on.GetName(), err)
+	}
+	defer unlock()
+	if written, isOld := c.newerThan(on); isOld { // the API server would reject it
+		return on, fmt.Errorf("patch %s/%s: %w", on.GetNamespace(), on.GetName(), apierrors.NewConflict(schema.GroupResource{}, on.GetName(),
+			fmt.Errorf("the change was decided on version %s, and this process has written version %s", on.GetResourceVersion(), written)))
 	}
 	metadata, _ := patch["metadata"].(map[string]any)
 	if metadata == nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,13 +26,14 @@ type server struct {
 	machine *v1alpha1.Machine
 	patches []string
 	fail    error
+	takes   time.Duration
 	prune   bool // drops the patched fields, as a CRD without them does
 }
 
 func (s *server) Patch(
 	_ context.Context, _ string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string,
 ) (*v1alpha1.Machine, error) {
-	if s.fail != nil {
+	if time.Sleep(s.takes); s.fail != nil {
 		return nil, s.fail
 	}
 	where := "main "
@@ -212,6 +214,27 @@ func TestNewSharingWriteOfOneIsKnownToAll(t *testing.T) {
 	if got := unrelated.Newest(cached); got != cached {
 		t.Errorf("a separate committer knows version %s, want the cached one", got.ResourceVersion)
 	}
+}
+
+// Two controllers that write one version at the same time: the second write, which would be
+// rejected, is not sent.
+func TestWritesOfOneVersionByThisProcessAreSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newServer(t)
+		s.takes = time.Second
+		client := func(string) Patcher[*v1alpha1.Machine] { return s }
+		written := NewLatest[*v1alpha1.Machine]()
+		observed, errs := s.machine.DeepCopy(), make(chan error, 2)
+		for _, id := range []string{"a", "b"} {
+			go func() {
+				_, err := NewSharing(written, client).Commit(t.Context(), observed, change(observed, func(m *v1alpha1.Machine) { m.Spec.ProviderID = id }))
+				errs <- err
+			}()
+		}
+		if one, other := <-errs, <-errs; one != nil || !apierrors.IsConflict(other) || len(s.patches) != 1 {
+			t.Errorf("%v and %v with %d requests, want no error, a conflict and 1", one, other, len(s.patches))
+		}
+	})
 }
 
 // An API server may answer with objects of any size, and with others.

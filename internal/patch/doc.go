@@ -8,6 +8,9 @@
 //
 //   - Every patch carries the UID and the resourceVersion of what was observed. A change that was
 //     decided on an old object is rejected by the API server with a conflict, and never merged.
+//   - Controllers that share a Latest do not send what would conflict with their own writes: patches of
+//     one object take turns, and one that was decided on an older version than this process has
+//     written is a conflict without a request.
 //   - Fields that the typed object does not have (of a newer version) are not changed.
 //   - Newest returns this process' own last write of an object until the informer has caught up, so
 //     that a controller never decides on an object older than what it wrote. What an API server

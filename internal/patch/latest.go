@@ -9,11 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
 // Latest remembers objects that this process has written and its informers do not show yet. It is
 // safe for concurrent use.
 type Latest[T metav1.Object] struct {
+	turns pacing.Turns[types.UID] // of patches: two of one version would conflict
+
 	mu      sync.Mutex
 	written map[types.UID]T
 	ended   map[types.UID]T      // deleted by a write of this process that removed the last finalizer
@@ -84,6 +87,18 @@ func (l *Latest[T]) Newest(cached T) T {
 	delete(l.written, cached.GetUID())
 	l.release(cached.GetUID())
 	return cached
+}
+
+// newerThan returns the version of an object that this process has written, if it is certainly
+// newer than what a decision was based on.
+func (l *Latest[T]) newerThan(obj T) (version string, isNewer bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, known := l.written[obj.GetUID()]
+	if !known || objectversion.Compare(obj.GetResourceVersion(), own.GetResourceVersion()) >= 0 {
+		return "", false
+	}
+	return own.GetResourceVersion(), true
 }
 
 // Wrote records an object that a write of this process returned. A Committer calls it itself.
