@@ -12,9 +12,11 @@ const (
 	// MachineBurst and MachineInterval are for writes of a Machine that has a VM.
 	MachineBurst    = 10
 	MachineInterval = 5 * time.Second
-	// EventBurst and EventInterval are for Events of one reason on one object.
-	EventBurst    = 20
-	EventInterval = 10 * time.Second
+	// EventBurst and EventInterval are for Events of one reason on one object; StepEventBurst is for
+	// reasons that each step of a rollout has, of which 1,000 machines have hundreds.
+	EventBurst     = 20
+	StepEventBurst = 5
+	EventInterval  = 10 * time.Second
 	// EvidenceBurst and EvidenceInterval are for calls of a cloud, in one namespace, that ask for the
 	// VMs of Nodes that are unreachable. Such a call serves people only, and Nodes become unreachable
 	// together.

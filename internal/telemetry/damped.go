@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/pacing"
 )
 
@@ -21,6 +23,7 @@ type damped struct {
 
 	clock      clock.PassiveClock
 	rates      *pacing.Rates[eventKey]
+	steps      *pacing.Rates[eventKey] // of v1alpha1.StepEventReasons
 	namespaces *pacing.Rates[string]
 	log        klog.Logger // discards, until WithLogger sets it
 }
@@ -35,12 +38,14 @@ type eventKey struct {
 
 // Damped returns a recorder that records, of each reason on each object, pacing.EventBurst Events
 // at once and then one in pacing.EventInterval, and as many lines of the log, of which those of
-// warnings have the severity of errors; see Emit. Of all in a namespace it records
-// pacing.NamespaceEventBurst at once and then one in pacing.NamespaceEventInterval. What is dropped
-// is visible in the status of the object, and the next Event describes the state at its own time.
+// warnings have the severity of errors; see Emit. Of v1alpha1.StepEventReasons it records
+// pacing.StepEventBurst at once. Of all in a namespace it records pacing.NamespaceEventBurst at once
+// and then one in pacing.NamespaceEventInterval. What is dropped is visible in the status of the
+// object, and the next Event describes the state at its own time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
 	return &damped{
 		EventRecorder: recorder, clock: c, rates: pacing.NewRates[eventKey](pacing.EventBurst, pacing.EventInterval),
+		steps:      pacing.NewRates[eventKey](pacing.StepEventBurst, pacing.EventInterval),
 		namespaces: pacing.NewRates[string](pacing.NamespaceEventBurst, pacing.NamespaceEventInterval),
 	}
 }
@@ -56,10 +61,14 @@ func (d *damped) WithLogger(log klog.Logger) events.EventRecorderLogger {
 func (d *damped) Eventf(about, related runtime.Object, eventtype, reason, action, note string, args ...any) {
 	uid, namespace := identify(about)
 	key, now := eventKey{uid, reason}, d.clock.Now()
-	if d.rates.Wait(key, now) > 0 || d.namespaces.Wait(namespace, now) > 0 {
+	rates := d.rates
+	if slices.Contains(v1alpha1.StepEventReasons(), reason) {
+		rates = d.steps
+	}
+	if rates.Wait(key, now) > 0 || d.namespaces.Wait(namespace, now) > 0 {
 		return
 	}
-	d.rates.Count(key, now)
+	rates.Count(key, now)
 	d.namespaces.Count(namespace, now)
 	if eventtype == corev1.EventTypeWarning {
 		d.log.Error(nil, "Emitted Event", "reason", reason, "message", fmt.Sprintf(note, args...))

@@ -66,6 +66,24 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	}
 }
 
+// A rollout has an Event of each step, of which the first are recorded, and all of its warnings.
+func TestEventsOfStepsAreDampedMore(t *testing.T) {
+	emitted := counter{}
+	recorder := Damped(emitted, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	about := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{UID: "d"}}
+	reasons := append(v1alpha1.StepEventReasons(), v1alpha1.EventRolloutStalled)
+	for _, reason := range reasons {
+		for range pacing.EventBurst {
+			Emit(t.Context(), recorder, about, reason, "it is so")
+		}
+		row, _ := v1alpha1.FindEventReason(reason)
+		want := map[bool]int{false: pacing.StepEventBurst, true: pacing.EventBurst}[row.Warning]
+		if got := emitted["d "+reason]; got != want {
+			t.Errorf("%d Events of %d with the reason %s, want %d", got, pacing.EventBurst, reason, want)
+		}
+	}
+}
+
 // A line has the severity of its Event and the place that has emitted it; an Event that is dropped
 // has none.
 func TestLinesOfEvents(t *testing.T) {

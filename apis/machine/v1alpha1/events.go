@@ -42,6 +42,12 @@ func EventReasons() []EventReason {
 		replacementEvents(), holdEvents(), replicaEvents(), classEvents(), orphanEvents(), configEvents(), poolEvents())
 }
 
+// StepEventReasons returns the reasons of Events that each step of a rollout has. All of them are
+// normal, and what they report is in the status and in the Events of machines, too.
+func StepEventReasons() []string {
+	return []string{EventScalingMachineSet, EventSuccessfulCreate, EventSuccessfulDelete}
+}
+
 // FindEventReason returns the row of a reason; ok reports whether the reason is one of the fleet's.
 func FindEventReason(reason string) (found EventReason, ok bool) {
 	all := EventReasons()

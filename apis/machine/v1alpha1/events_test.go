@@ -28,10 +28,11 @@ func eventsPage() string {
 
 The Events that the fleet emits (` + "`kubectl describe`, `kubectl events`" + `), and what to do about each. Events report when something
 happened; the current state is in the object's status. A failure is reported once, regardless of the number of attempts. A replica emits
-at most 20 Events of one reason on an object at once, then one in 10 s, and of a namespace 1,000 at once, then 20 in a second. No Event is
-on a Node: Events about a Node are on its Machine, or on the root, in the control cluster, and their messages name the Node. Machine
-Controller Manager has no Events on Machines. Events on the kinds of machine configuration are in the target cluster, all others in the
-control cluster.
+at most 20 Events of one reason on an object at once, then one in 10 s, and of a namespace 1,000 at once, then 20 in a second. Of
+` + "`" + strings.Join(v1alpha1.StepEventReasons(), "`, `") + "`" + `, which each step of a rollout has, it emits at most 5 at
+once; Machines have Events of what was done to each. No Event is on a Node: Events about a Node are on its Machine, or on the root, in the
+control cluster, and their messages name the Node. Machine Controller Manager has no Events on Machines. Events on the kinds of machine
+configuration are in the target cluster, all others in the control cluster.
 `)
 	for _, kind := range []string{
 		"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease", "MachineConfigPool", "KubeletConfig", "ControllerConfig",
