@@ -150,8 +150,12 @@ func (s *Server) replace(t target, before *Object, document map[string]any) (*Ob
 		return before, nil
 	}
 	if before.GetDeletionTimestamp() != nil && len(u.GetFinalizers()) == 0 {
-		_, err := s.write(s.storeOf(t.resource), before, nil)
-		return before, err
+		last, err := newObject(u) // the answer has the object as it was requested, which is not stored
+		if err != nil {
+			return nil, err
+		}
+		_, err = s.write(s.storeOf(t.resource), before, nil)
+		return last, err
 	}
 	return s.write(s.storeOf(t.resource), before, u)
 }
