@@ -10,17 +10,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
 
+// busyWait is for how long Predict waits for a pass of the set, which may wait for a cloud.
+const busyWait = 500 * time.Millisecond
+
 // Predict returns a set that is about to be written, with the intents that this controller would
 // record on it next, so that new replicas and the intents for them are one write. That is as safe
-// as two writes, because the intents are based on the same version of the set. The set is returned
-// unchanged while another decision about it is in progress, and if the API server cannot be read.
+// as two writes, because the intents are based on the same version of the set. Another decision
+// about the set that is in progress is waited for, busyWait at most: its result would have to wait
+// for that, too. The set is returned unchanged after that, and if the API server cannot be read.
 // isReplaced is for scale.World.IsReplaced.
 func (c *Controller) Predict(ctx context.Context, set *v1alpha1.MachineSet, isReplaced bool) *v1alpha1.MachineSet {
 	defer c.forgetIfGone(set)
 	c.mu.Lock()
 	known := c.known(set.UID)
 	c.mu.Unlock()
-	if !known.busy.TryLock() {
+	wait, cancel := context.WithTimeout(ctx, busyWait)
+	defer cancel()
+	if known.busy.LockContext(wait) != nil {
 		return set // another decision about it is in progress
 	}
 	defer known.busy.Unlock()
