@@ -12,7 +12,9 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
@@ -89,4 +91,41 @@ func TestADrainMayEndBeforeEachOfItsSteps(t *testing.T) {
 	if got := cluster.Log(); len(got) != 2 {
 		t.Errorf("requests %q, want those of two steps", got)
 	}
+}
+
+// counting admits every key, and counts the passes.
+type counting struct{ passes atomic.Int64 }
+
+func (c *counting) Admit(ctx context.Context, _ types.NamespacedName) (context.Context, func(), bool) {
+	c.passes.Add(1)
+	return ctx, func() {}, true
+}
+
+func (*counting) Group(types.NamespacedName) int { return 0 }
+
+// The event that a Node is gone begins no pass if the pass that has deleted the Node has ended its
+// machine, although the cache still shows the machine.
+func TestNoPassFollowsTheOneThatEndsAMachine(t *testing.T) {
+	onBench(t, func(b *bench) {
+		var late *apiserver.Backlog
+		gate := &counting{}
+		b.end()
+		b.gate, b.rewire = gate, func(w *wires) { w.show = func(view *objectcache.View) { late = b.server.ShowLate(view) } }
+		b.start()
+		b.create()
+		for range 2 {
+			late.Show("machines", late.Len("machines"))
+			b.pass(2 * bootTime)
+		}
+		late.Show("machines", late.Len("machines"))
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.delete()
+		b.pass(time.Hour) // no timer of before is left
+		gate.passes.Store(0)
+		late.Show("machines", late.Len("machines"))
+		b.pass(time.Minute)
+		if n := gate.passes.Load(); n != 1 || b.get() != nil || late.Len("machines") == 0 {
+			t.Errorf("%d passes have deleted the machine, of which the cache does not show %d changes; %s", n, late.Len("machines"), b.operation())
+		}
+	})
 }

@@ -70,19 +70,19 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	}
 }
 
-// enqueueOnNode enqueues the machines of a target cluster that name a Node.
-func (c *Controller) enqueueOnNode(of *target.Cluster, node string) {
-	c.eachOnNode(of, node, c.runner.Enqueue)
-}
-
-// eachOnNode calls a function with the machines of a target cluster that name a Node.
-func (c *Controller) eachOnNode(of *target.Cluster, node string, do func(key types.NamespacedName)) {
+// enqueueOnNode enqueues the machines of a target cluster that name a Node, unless known reports
+// that their passes have taken into account what has happened to the Node. No pass has anything to
+// do for a machine that has ended, and the pass that ends one deletes its Node right before.
+func (c *Controller) enqueueOnNode(of *target.Cluster, node string, known func() bool) {
 	for _, m := range c.cfg.View.Machines.By(indexByNode, node) {
-		if of.Serves(c.cfg.Targets, m.Namespace) {
-			do(objectcache.Key(m))
+		if key := objectcache.Key(m); of.Serves(c.cfg.Targets, m.Namespace) {
+			c.runner.EnqueueUnless(key, func() bool { return known() || c.machines.hasEnded(key) })
 		}
 	}
 }
+
+// unknown is what has happened to a Node and no pass knows.
+func unknown() bool { return false }
 
 // ServerChanged enqueues machines of a target cluster, all with nil, whose API server is back, over
 // 30 s: most have no other reason for a pass after an outage.
@@ -112,7 +112,7 @@ func (c *Controller) NodeAppeared(of *target.Cluster, name string, uid types.UID
 		return // the Node was claimed after the event
 	}
 	c.nodes.claims.forget(of.Key(name))
-	c.enqueueOnNode(of, name)
+	c.enqueueOnNode(of, name, unknown)
 }
 
 // nodeChanged enqueues the machine of a Node when a change can alter the decisions on the machine
@@ -124,11 +124,9 @@ func (c *Controller) nodeChanged(of *target.Cluster, before, after *corev1.Node)
 		of.ByPasses.Forget(before.UID)
 		c.nodes.writes.forget(writesOf{of.Name, before.UID})
 		c.nodes.claims.forget(of.Key(before.Name))
-		c.enqueueOnNode(of, before.Name)
+		c.enqueueOnNode(of, before.Name, unknown)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):
-		c.eachOnNode(of, after.Name, func(key types.NamespacedName) {
-			c.runner.EnqueueUnless(key, func() bool { return of.ByPasses.Shown(after) })
-		})
+		c.enqueueOnNode(of, after.Name, func() bool { return of.ByPasses.Shown(after) })
 	}
 }
 

@@ -102,6 +102,16 @@ func (w *writer) delete(ctx context.Context, p *pass, verdict lifecycle.Verdict)
 	return nil
 }
 
+// hasEnded reports whether a machine does not exist any more: the cache does not show it, or a pass
+// of this process has removed its last finalizer. No pass has anything to do for it.
+func (w *writer) hasEnded(key types.NamespacedName) bool {
+	m, known := w.view.Machines.Get(key)
+	if known {
+		m = w.latest.Newest(m)
+	}
+	return !known || m.DeletionTimestamp != nil && len(m.Finalizers) == 0
+}
+
 // delay returns for how long a write of the machine must wait; 0 means not at all. The status of a
 // machine with a VM follows from its Node, which the kubelet can change many times per second:
 // without a limit, each change would become a write to the control cluster. A verdict that has to
