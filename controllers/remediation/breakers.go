@@ -220,14 +220,15 @@ func (b *Breakers) own(slots int) disruption.Own {
 			own[slot] = disruption.Counts{}
 		}
 	}
+	now := b.cfg.Clock.Now()
 	for _, m := range b.tree.view.Machines.All() {
 		slot, labelled := b.cfg.SlotOf(m.Labels)
 		counts, ours := own[slot]
 		if !labelled || !ours {
 			continue
 		}
-		if n := b.tree.count(m, b.cfg.Clock.Now()); n != (disruption.Count{}) {
-			counts.Add(b.tree.scopeOf(m), m.Namespace, n)
+		if scope, n := b.tree.count(m, now); n != (disruption.Count{}) {
+			counts.Add(scope, m.Namespace, n)
 		}
 	}
 	return own

@@ -43,15 +43,22 @@ func (t *tree) locate(members []disruption.Member) {
 // scopeOf returns the scope of a machine: the zone in the label of its Node, otherwise that of its
 // class.
 func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
-	scope := disruption.Scope{}
 	cluster, err := t.targets.For(m.Namespace)
+	node, _ := boundNode(m, cluster)
+	return t.scopeWith(m, cluster, err, node)
+}
+
+// scopeWith is scopeOf with what was found before: what the namespace's target cluster is, and the
+// Node that is bound to the machine, nil for none.
+func (t *tree) scopeWith(m *v1alpha1.Machine, cluster *target.Cluster, err error, node *corev1.Node) disruption.Scope {
+	scope := disruption.Scope{}
 	switch {
 	case err != nil:
 		scope.Target = m.Namespace // only a cluster of one namespace is not available
 	case cluster != nil:
 		scope.Target = cluster.Name
 	}
-	if node, known := t.nodeOf(m); known {
+	if node != nil {
 		scope.Zone = node.Labels[corev1.LabelTopologyZone]
 	}
 	if scope.Zone == "" {
@@ -63,29 +70,34 @@ func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
 	return scope
 }
 
-// nodeOf returns the Node that is bound to a machine. A Node that a machine names and that is not
-// bound to it may belong to any machine.
-func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
-	cluster, _ := t.targets.For(m.Namespace) // nil with an error
+// boundNode returns the Node in a target cluster, nil for none, that is bound to a machine. A Node that
+// a machine names and that is not bound to it may belong to any machine.
+func boundNode(m *v1alpha1.Machine, cluster *target.Cluster) (node *corev1.Node, known bool) {
 	if cluster == nil {
 		return nil, false
 	}
 	node, known = cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]})
-	return node, known && nodeowner.Relate(m, node) == nodeowner.Own
+	if !known || nodeowner.Relate(m, node) != nodeowner.Own {
+		return nil, false
+	}
+	return node, true
 }
 
-// count counts one machine. Of a target cluster that is being connected to, as after a hand-over,
-// Nodes are not known yet: its machines count by what they state. Otherwise two that are not Ready
-// would open its circuit breaker, because no other one would count. Nothing else is decided by it:
-// such a cluster is that of one namespace, whose machines wait.
-func (t *tree) count(m *v1alpha1.Machine, now time.Time) disruption.Count {
-	_, hasNode := t.nodeOf(m)
-	return disruption.Of(m, hasNode || t.isPending(m.Namespace), now)
+// count counts one machine, in its scope. Of a target cluster that is being connected to, as after a
+// hand-over, Nodes are not known yet: its machines count by what they state. Otherwise two that are
+// not Ready would open its circuit breaker, because no other one would count. Nothing else is
+// decided by it: such a cluster is that of one namespace, whose machines wait.
+func (t *tree) count(m *v1alpha1.Machine, now time.Time) (scope disruption.Scope, n disruption.Count) {
+	cluster, err := t.targets.For(m.Namespace)
+	node, hasNode := boundNode(m, cluster)
+	if n = disruption.Of(m, hasNode || isPending(err), now); n == (disruption.Count{}) {
+		return scope, n
+	}
+	return t.scopeWith(m, cluster, err, node), n
 }
 
-// isPending reports whether the target cluster of a namespace is being connected to.
-func (t *tree) isPending(namespace string) bool {
-	_, err := t.targets.For(namespace)
+// isPending reports whether the error is that of a target cluster that is being connected to.
+func isPending(err error) bool {
 	unavailable, is := errors.AsType[*target.UnavailableError](err)
 	return is && unavailable.Pending
 }
