@@ -51,11 +51,16 @@ func TestWorkAtRest(t *testing.T) {
 		for range 10 {
 			r.waitCheaply("the fleet is at rest", nil)
 		}
+		for i := 2; i < *restBy; i++ {
+			r.start(fmt.Sprint("fleet-", i))
+		}
+		r.pass(2 * time.Minute)
+		// All die at once: slots stay assigned, and each replica lists its objects once when it is back.
 		for _, p := range r.alive() {
 			r.oracle.lost = append(r.oracle.lost, p.replica) // it is not restarted
-			p.quit()
+			p.crash()
 		}
-		r.waitCheaply("all replicas have left", func() bool { return len(r.alive()) == 0 })
+		r.pass(time.Minute)
 		r.multiply(*restOf)
 		t.Logf("%d machines", len(r.control.List("machines")))
 		for i := range *restBy {
@@ -65,7 +70,7 @@ func TestWorkAtRest(t *testing.T) {
 		for r.unowned() > 0 {
 			r.pass(time.Second)
 		}
-		r.pass(5 * time.Minute)
+		r.pass(min(5*time.Minute, *restFor))
 		got := r.countAll()
 		end := profiler.begin(t, fmt.Sprintf("rest-%d-of-%d", *restBy, *restOf))
 		r.pass(*restFor)

@@ -131,11 +131,7 @@ func (s *Server) page(t target, selected selection, query url.Values) ([]byte, e
 		}
 		p = remaining
 	} else {
-		for _, o := range s.sorted(t.resource) {
-			if selected.selects(o) {
-				p.rest = append(p.rest, o)
-			}
-		}
+		p.rest = s.selected(t.resource, selected)
 	}
 	limit, _ := strconv.Atoi(query.Get("limit")) // a missing one is 0
 	shown, token := p.rest, ""

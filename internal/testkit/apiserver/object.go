@@ -18,6 +18,7 @@ type Object struct {
 	unstructured.Unstructured
 
 	key     types.NamespacedName
+	labels  labels.Set
 	raw     []byte
 	partial func() []byte // as PartialObjectMetadata
 }
@@ -33,7 +34,8 @@ func newObject(u *unstructured.Unstructured) (*Object, error) {
 		return nil, fmt.Errorf("encode the object: %w", err)
 	}
 	raw = append(fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, u.GetKind(), u.GetAPIVersion()), raw[1:]...)
-	o := &Object{Unstructured: *u, key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, raw: raw}
+	key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
+	o := &Object{Unstructured: *u, key: key, labels: u.GetLabels(), raw: raw}
 	o.partial = sync.OnceValue(func() []byte {
 		raw, _ := json.Marshal(map[string]any{ // it was encoded before
 			"kind": "PartialObjectMetadata", "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": o.Object["metadata"],
@@ -80,7 +82,7 @@ func (s selection) selects(o *Object) bool {
 			return false
 		}
 	}
-	return s.labels.Empty() || s.labels.Matches(labels.Set(o.GetLabels()))
+	return s.labels.Empty() || s.labels.Matches(o.labels)
 }
 
 func parseFields(selector string) (terms []fieldTerm, err error) {

@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	operator "k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -42,6 +44,8 @@ type Server struct {
 type store struct {
 	resource string
 	objects  map[types.NamespacedName]*Object
+	order    []*Object                       // all objects in the order of lists; nil after a change
+	labelled map[string]map[string][]*Object // by the key and the value of a label, in that order; nil after a change
 	history  []change
 	trimmed  int64         // the revision of the last change that was removed from history
 	changed  chan struct{} // closed at the next change
@@ -95,13 +99,54 @@ func (s *Server) Get(resource, namespace, name string) *Object {
 func (s *Server) List(resource string) []*Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sorted(resource)
+	return slices.Clone(s.sorted(resource))
 }
 
+// sorted returns what List does; it must not be changed. s.mu is held.
 func (s *Server) sorted(resource string) []*Object {
-	return slices.SortedFunc(maps.Values(s.storeOf(resource).objects), func(a, b *Object) int {
-		return cmp.Or(cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
-	})
+	st := s.storeOf(resource)
+	if st.order == nil {
+		st.order = slices.SortedFunc(maps.Values(st.objects), byName)
+		st.labelled = map[string]map[string][]*Object{}
+	}
+	return st.order
+}
+
+func byName(a, b *Object) int {
+	return cmp.Or(cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+}
+
+// selected returns what a selection selects of a resource, in the order of List. Where a label has
+// to have one of some values, it looks only at objects that have: each of many replicas lists its
+// slots. s.mu is held.
+func (s *Server) selected(resource string, by selection) (found []*Object) {
+	candidates, st := s.sorted(resource), s.storeOf(resource)
+	requirements, _ := by.labels.Requirements()
+	i := slices.IndexFunc(requirements, func(r labels.Requirement) bool { return r.Operator() == operator.In })
+	if i >= 0 {
+		key := requirements[i].Key()
+		if st.labelled[key] == nil {
+			st.labelled[key] = map[string][]*Object{}
+			for _, o := range candidates {
+				if value, has := o.labels[key]; has {
+					st.labelled[key][value] = append(st.labelled[key][value], o)
+				}
+			}
+		}
+		candidates = nil
+		for value := range requirements[i].Values() {
+			candidates = append(candidates, st.labelled[key][value]...)
+		}
+	}
+	for _, o := range candidates {
+		if by.selects(o) {
+			found = append(found, o)
+		}
+	}
+	if i >= 0 {
+		slices.SortFunc(found, byName)
+	}
+	return found
 }
 
 // Put stores an object unchanged, without any of the checks of a request, and returns it as it is
@@ -201,6 +246,7 @@ func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) 
 		}
 	}
 	s.revision++
+	st.order = nil
 	if c.after == nil {
 		delete(st.objects, before.key)
 	} else {
@@ -252,7 +298,7 @@ func (s *Server) Restore(saved Snapshot) {
 	defer s.mu.Unlock()
 	s.revision = max(s.revision, saved.revision) + bump
 	for resource, st := range s.stores {
-		st.objects = maps.Clone(saved.objects[resource])
+		st.objects, st.order = maps.Clone(saved.objects[resource]), nil
 		if st.objects == nil {
 			st.objects = map[types.NamespacedName]*Object{}
 		}

@@ -67,10 +67,8 @@ func (s *Server) watch(r *http.Request, t target, selected selection, query url.
 		return w, nil
 	}
 	w.next = s.revision
-	for _, o := range s.sorted(t.resource) {
-		if selected.selects(o) {
-			w.put(watch.Added, o.bytes(selected.partial))
-		}
+	for _, o := range s.selected(t.resource, selected) {
+		w.put(watch.Added, o.bytes(selected.partial))
 	}
 	if streams {
 		w.putBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
