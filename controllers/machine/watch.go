@@ -81,7 +81,7 @@ func (c *Controller) enqueueOnNode(of *target.Cluster, node string, known func()
 	}
 }
 
-// unknown is what has happened to a Node and no pass knows.
+// unknown is for an event of a Node that no pass has taken into account.
 func unknown() bool { return false }
 
 // ServerChanged enqueues machines of a target cluster, all with nil, whose API server is back, over

@@ -70,8 +70,8 @@ func (t *tree) scopeWith(m *v1alpha1.Machine, cluster *target.Cluster, err error
 	return scope
 }
 
-// boundNode returns the Node in a target cluster, nil for none, that is bound to a machine. A Node that
-// a machine names and that is not bound to it may belong to any machine.
+// boundNode returns the Node in a target cluster, nil for none, that is bound to a machine. A Node
+// that a machine names and that is not bound to it may belong to any machine.
 func boundNode(m *v1alpha1.Machine, cluster *target.Cluster) (node *corev1.Node, known bool) {
 	if cluster == nil {
 		return nil, false
@@ -83,9 +83,9 @@ func boundNode(m *v1alpha1.Machine, cluster *target.Cluster) (node *corev1.Node,
 	return node, true
 }
 
-// count counts one machine, in its scope. Of a target cluster that is being connected to, as after a
-// hand-over, Nodes are not known yet: its machines count by what they state. Otherwise two that are
-// not Ready would open its circuit breaker, because no other one would count. Nothing else is
+// count counts one machine, in its scope. Of a target cluster that is being connected to, as after
+// a hand-over, Nodes are not known yet: its machines count by what they state. Otherwise two that
+// are not Ready would open its circuit breaker, because no other one would count. Nothing else is
 // decided by it: such a cluster is that of one namespace, whose machines wait.
 func (t *tree) count(m *v1alpha1.Machine, now time.Time) (scope disruption.Scope, n disruption.Count) {
 	cluster, err := t.targets.For(m.Namespace)

@@ -39,9 +39,9 @@ type eventKey struct {
 // Damped returns a recorder that records, of each reason on each object, pacing.EventBurst Events
 // at once and then one in pacing.EventInterval, and as many lines of the log, of which those of
 // warnings have the severity of errors; see Emit. Of v1alpha1.StepEventReasons it records
-// pacing.StepEventBurst at once. Of all in a namespace it records pacing.NamespaceEventBurst at once
-// and then one in pacing.NamespaceEventInterval. What is dropped is visible in the status of the
-// object, and the next Event describes the state at its own time.
+// pacing.StepEventBurst at once. Of all in a namespace it records pacing.NamespaceEventBurst at
+// once and then one in pacing.NamespaceEventInterval. What is dropped is visible in the status of
+// the object, and the next Event describes the state at its own time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
 	return &damped{
 		EventRecorder: recorder, clock: c, rates: pacing.NewRates[eventKey](pacing.EventBurst, pacing.EventInterval),
