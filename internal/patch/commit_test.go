@@ -227,7 +227,8 @@ func TestWritesOfOneVersionByThisProcessAreSentOnce(t *testing.T) {
 		observed, errs := s.machine.DeepCopy(), make(chan error, 2)
 		for _, id := range []string{"a", "b"} {
 			go func() {
-				_, err := NewSharing(written, client).Commit(t.Context(), observed, change(observed, func(m *v1alpha1.Machine) { m.Spec.ProviderID = id }))
+				wanted := change(observed, func(m *v1alpha1.Machine) { m.Spec.ProviderID = id })
+				_, err := NewSharing(written, client).Commit(t.Context(), observed, wanted)
 				errs <- err
 			}()
 		}
