@@ -30,7 +30,7 @@ import (
 
 // The status may be older than the machines by statusPace, which is longer than that of a set, so
 // that the sets are sized before the status is written; and by the slow pace while machines are
-// created, replaced one by one, or some wait to recover.
+// replaced one by one, or some wait to recover.
 const (
 	statusPace     = time.Second
 	slowStatusPace = 10 * time.Second
@@ -193,8 +193,8 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 		return again, nil
 	}
 	desired := verdict.Deployment
-	isStream := verdict.Replacing || isGrowing(w.Deployment, desired) || anyUnhealthy(w.Machines)
-	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, isStream), c.cfg.Clock.Now()); wait > 0 {
+	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, desired, verdict.Replacing || anyUnhealthy(w.Machines)),
+		c.cfg.Clock.Now()); wait > 0 {
 		// The names of deleted machines are written with the status: any other write of a deployment may
 		// cause a conflict for the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, wake)}, nil
@@ -211,13 +211,6 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	c.traceEnd(ctx, w.Deployment, written, w.Owned)
 	c.report(ctx, w.Deployment, verdict.Events)
 	return again, nil
-}
-
-// isGrowing reports whether machines are being created and the counts do not report a loss.
-func isGrowing(was, is *v1alpha1.MachineDeployment) bool {
-	before, after := was.Status, is.Status
-	return after.AvailableReplicas < is.Spec.Replicas && after.Replicas >= before.Replicas &&
-		after.ReadyReplicas >= before.ReadyReplicas && after.AvailableReplicas >= before.AvailableReplicas
 }
 
 // anyUnhealthy reports whether a machine waits to recover. Where Nodes are configured, one reboots

@@ -34,8 +34,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/telemetry"
 )
 
-// The status may be older than the machines by statusPace and, while they are created, replaced one
-// by one or some wait to recover, by slowStatusPace.
+// The status may be older than the machines by statusPace and, while they are replaced one by one
+// or some wait to recover, by slowStatusPace.
 const (
 	statusPace     = 500 * time.Millisecond
 	slowStatusPace = 10 * time.Second
@@ -254,15 +254,12 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	return machinefacts.Sooner(wait, verdict.Wake), err
 }
 
-// change classifies how a status differs from the previous one. While machines are replaced or
-// created, or some wait to recover, counts are written at the slow pace: Nodes that are configured
-// reboot one after the other. Conditions, failed machines and an observed generation are not, nor
-// the counts of a set that has all of its machines.
+// change classifies how a status differs from the previous one. While machines are replaced, or
+// some wait to recover, counts are written at the slow pace: Nodes that are configured reboot one
+// after the other. Conditions and failed machines are not.
 func change(w scale.World, after v1alpha1.MachineSetStatus) patch.Change {
 	before := w.Set.Status
-	isGrowing := before.ObservedGeneration == after.ObservedGeneration && after.AvailableReplicas < w.Set.Spec.Replicas &&
-		after.Replicas >= before.Replicas && after.ReadyReplicas >= before.ReadyReplicas && after.AvailableReplicas >= before.AvailableReplicas
-	isStream := isGrowing || isRolling(w.Set) || slices.ContainsFunc(w.Owned, machinefacts.IsUnhealthy)
+	isStream := isRolling(w.Set) || slices.ContainsFunc(w.Owned, machinefacts.IsUnhealthy)
 	switch {
 	case machinefacts.Same(before, after):
 		return patch.Unchanged
