@@ -113,8 +113,8 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 // a sixth of its time for a machine that is created or replaced.
 var noManagers = []any{map[string]any{}}
 
-// isGenerated reports whether the fleet has created an object for another one: a Machine of a
-// MachineSet, or a MachineSet of a MachineDeployment.
+// isGenerated reports whether an object belongs to another one of the fleet's: a Machine of a
+// MachineSet, or a MachineSet of a MachineDeployment, created or adopted by it.
 func isGenerated(obj metav1.Object) bool {
 	owner := metav1.GetControllerOfNoCopy(obj)
 	return owner != nil && owner.APIVersion == v1alpha1.SchemeGroupVersion.String()
