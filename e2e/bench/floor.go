@@ -131,12 +131,21 @@ func (f *floor) roll(ctx context.Context, first, sequences, machines int) error 
 	})
 }
 
-// all calls a function n times at once, and returns the first error.
+// floorParallel is how many machines the floor works on at a time: with 5,000, API servers on two
+// cores did not answer within their timeout.
+const floorParallel = 1000
+
+// all calls a function n times, floorParallel at a time, and returns the first error.
 func (f *floor) all(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var running sync.WaitGroup
+	free := make(chan struct{}, floorParallel)
 	for i := range n {
-		running.Go(func() { errs[i] = do(i) })
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			errs[i] = do(i)
+		})
 	}
 	running.Wait()
 	return cmp.Or(errs...)

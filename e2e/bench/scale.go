@@ -131,9 +131,6 @@ func (l load) observe(ctx context.Context, lab *harness.Lab, what string, do fun
 
 // fleet has the fleet create, roll and delete the machines.
 func (l load) fleet(ctx context.Context, lab *harness.Lab, replicas int) (steps []step, err error) {
-	if err := rebalanced(ctx, lab); err != nil { // a slot that moves causes a new list of its objects
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, scaleTimeout)
 	defer cancel()
 	namespace := fmt.Sprintf("scale-%d-%d-%d", os.Getpid(), l.total(), replicas)
@@ -160,10 +157,17 @@ func (l load) fleet(ctx context.Context, lab *harness.Lab, replicas int) (steps 
 		}},
 		{"delete", func() (time.Duration, error) {
 			return took(timed(ctx, lab, namespace, gone, func() error {
-				return api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+				// Its deletes are one after the other, which may take a busy API server longer
+				// than its timeout.
+				return harness.Eventually(ctx, "the MachineDeployments are deleted", func(ctx context.Context) error {
+					return api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+				})
 			}))
 		}},
 	} {
+		if err := rebalanced(ctx, lab); err != nil { // a slot that moves causes a new list of its objects
+			return nil, err
+		}
 		fmt.Printf("%s %d machines, %d replicas\n", one.what, l.total(), replicas)
 		step, err := l.observe(ctx, lab, one.what, one.do)
 		if err != nil {
