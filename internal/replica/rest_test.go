@@ -55,21 +55,7 @@ func TestWorkAtRest(t *testing.T) {
 			r.start(fmt.Sprint("fleet-", i))
 		}
 		r.pass(2 * time.Minute)
-		// All die at once: slots stay assigned, and each replica lists its objects once when it is back.
-		for _, p := range r.alive() {
-			r.oracle.lost = append(r.oracle.lost, p.replica) // it is not restarted
-			p.crash()
-		}
-		r.pass(time.Minute)
-		r.multiply(*restOf)
-		t.Logf("%d machines", len(r.control.List("machines")))
-		for i := range *restBy {
-			r.start(fmt.Sprint("fleet-", i))
-		}
-		r.pass(20 * time.Second)
-		for r.unowned() > 0 {
-			r.pass(time.Second)
-		}
+		r.restartWith(*restOf, *restBy, func(int) int { return 10 })
 		r.pass(min(5*time.Minute, *restFor))
 		got := r.countAll()
 		end := profiler.begin(t, fmt.Sprintf("rest-%d-of-%d", *restBy, *restOf))
@@ -96,6 +82,28 @@ func TestWorkAtRest(t *testing.T) {
 	})
 }
 
+// restartWith has a fleet that was away begin with so many copies of the sample, of different
+// numbers of machines.
+func (t *trial) restartWith(copies, replicas int, size func(i int) int) {
+	t.Helper()
+	// All die at once: slots stay assigned, and each replica lists its objects once when it is
+	// back.
+	for _, p := range t.alive() {
+		t.oracle.lost = append(t.oracle.lost, p.replica) // it is not restarted
+		p.crash()
+	}
+	t.pass(time.Minute)
+	t.multiply(copies, size)
+	t.Logf("%d machines", len(t.control.List("machines")))
+	for i := range replicas {
+		t.start(fmt.Sprint("fleet-", i))
+	}
+	t.pass(20 * time.Second)
+	for t.unowned() > 0 {
+		t.pass(time.Second)
+	}
+}
+
 // pass lets time pass, without the work of Kubernetes and users, of which there is none.
 func (*trial) pass(d time.Duration) {
 	time.Sleep(d)
@@ -105,17 +113,24 @@ func (*trial) pass(d time.Duration) {
 // sample is the name of the MachineDeployment that multiply copies.
 const sample = "sample"
 
+// replicasOfObject are numbers of machines in MachineDeployments and MachineSets.
+var replicasOfObject = regexp.MustCompile(`("(?:[a-z]*[rR]eplicas|deployment.kubernetes.io/desired-replicas)":"?)[1-9]\d*("?)`)
+
 var slotOnObject = regexp.MustCompile(`"` + regexp.QuoteMeta(v1alpha1.LabelSlot) + `":"\d+"`)
 
-// multiply replaces the sample, whose machines run, by so many copies of it, with all that belongs
-// to its machines, each in its slot.
-func (t *trial) multiply(copies int) {
+// multiply replaces the sample, whose machines run, by so many copies of it, each in its slot, and
+// with the first of its machines, as many as size returns, and all that belongs to these.
+func (t *trial) multiply(copies int, size func(i int) int) {
 	t.Helper()
 	spread, err := assignment.NewSpread(t.options.Fleet.Slots, assignment.ByDeployment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	vms := t.cloud.Live()
+	rank := map[string]int{} // of the machines of the sample, and of their Nodes, by name
+	for i, v := range vms {
+		rank[v.Machine], rank[v.NodeName] = i, i
+	}
 	t.cloud.Change(func(all []*fakecloud.Resource) {
 		for _, v := range all {
 			v.Ends, v.Gone = time.Now(), true
@@ -135,7 +150,11 @@ func (t *trial) multiply(copies int) {
 			}
 			of.server.Remove(of.resource, o.GetNamespace(), o.GetName())
 			for i := range copies {
+				if rank[o.GetName()] >= size(i) {
+					continue
+				}
 				replaced := copied(string(document), i)
+				replaced = replicasOfObject.ReplaceAllString(replaced, fmt.Sprintf("${1}%d${2}", size(i)))
 				replaced = slotOnObject.ReplaceAllString(replaced, fmt.Sprintf("%q:\"%d\"", v1alpha1.LabelSlot, spread.Of("a", nameOfCopy(i))))
 				var object map[string]any
 				if err := json.Unmarshal([]byte(replaced), &object); err != nil {
@@ -149,7 +168,7 @@ func (t *trial) multiply(copies int) {
 		of.server.Trim(0)
 	}
 	for i := range copies {
-		for _, v := range vms {
+		for _, v := range vms[:size(i)] {
 			t.cloud.Add(fakecloud.Resource{
 				Resource: driver.Resource{
 					Kind: v.Kind, ID: copied(v.ID, i), Namespace: v.Namespace, Machine: copied(v.Machine, i),
