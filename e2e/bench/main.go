@@ -38,6 +38,7 @@ type options struct {
 	parts    string
 	sizes    string
 	fleets   string
+	cores    float64
 }
 
 func main() {
@@ -58,11 +59,12 @@ func main() {
 	flag.StringVar(&o.parts, "parts",
 		"create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver",
 		"what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, "+
-			"as cpu does; cpu and scale take 20 minutes and are measured only when they are named, as page; tracing, scrape, "+
+			"as cpu and leader do; cpu, leader, scale and quota take 20 minutes and are measured only when they are named, as page; tracing, scrape, "+
 			"page, driver and machineconfig start additional labs")
 	flag.StringVar(&o.sizes, "scale-sizes", "1000x20",
-		"`numbers` of machines and of their MachineDeployments for the part scale, separated by commas")
-	flag.StringVar(&o.fleets, "scale-replicas", "1,3,8", "`numbers` of replicas for the part scale, separated by commas")
+		"`numbers` of machines and of their MachineDeployments for the parts scale and quota, separated by commas")
+	flag.StringVar(&o.fleets, "scale-replicas", "1,3,8", "`numbers` of replicas for the parts scale and quota, separated by commas")
+	flag.Float64Var(&o.cores, "quota", 0.1, "`share` of a core that each replica may use in the part quota, which needs root")
 	flag.Parse()
 	missed, err := bench(ctx, o)
 	if err != nil {
@@ -128,6 +130,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureKilledDriver(ctx, o.dir, o.creates, once)
 		case part == "scale":
 			err = measureScale(ctx, lab, o, once)
+		case part == "quota":
+			err = measureQuota(ctx, lab, o, once)
 		case !own:
 			fmt.Println("Skipped:", part, "needs a separate lab, see --lab-dir")
 		case part == "take-over":
@@ -136,11 +140,13 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 			err = measureMemory(ctx, lab, o.machines, once)
 		case part == "sweep":
 			err = measureSweep(ctx, lab, o.machines, once)
+		case part == "leader":
+			err = measureLeader(ctx, lab, o.machines, o.rest, once)
 		case part == "cpu":
 			err = measureCPU(ctx, lab, o.rest, once)
 		default:
 			err = fmt.Errorf("--parts: expected create, delete-empty, rest, roll, roll-many, stop, drain, hand-over, take-over, memory, sweep, "+
-				"tracing, scrape, page, driver, machineconfig, cpu or scale, got %q", part)
+				"tracing, scrape, page, driver, machineconfig, cpu, leader, quota or scale, got %q", part)
 		}
 		if err != nil {
 			return false, err

@@ -58,20 +58,21 @@ func report(samples []sample) ([]row, error) {
 	return rows, nil
 }
 
-// scaleSizes are the numbers of machines and of replicas in a row of the part scale.
-var scaleSizes = regexp.MustCompile(`_of_\d+_by_\d+$`)
+// sizes are the numbers of machines and of replicas in a row of the parts scale and leader.
+var sizes = regexp.MustCompile(`_of_\d+_by_\d+$`)
 
 // barOf returns the name of a row in bars.json: those of different sizes have one bar.
-func barOf(name string) string { return scaleSizes.ReplaceAllString(name, "") }
+func barOf(name string) string { return sizes.ReplaceAllString(name, "") }
 
 // unit reads the unit of a row from its name.
 func unit(name string) string {
+	name = barOf(name)
 	switch {
 	case strings.HasSuffix(name, "_seconds"):
 		return "s"
 	case strings.Contains(name, "_ms_"):
 		return "ms"
-	case strings.Contains(name, "_millicores_"):
+	case strings.Contains(name+"_", "_millicores_"):
 		return "mcores"
 	case strings.HasSuffix(name, "_kb"), strings.Contains(name, "_kb_"):
 		return "kB"
