@@ -59,8 +59,8 @@ func main() {
 	flag.StringVar(&o.parts, "parts",
 		"create,delete-empty,rest,roll,roll-many,stop,drain,hand-over,take-over,memory,sweep,tracing,scrape,driver",
 		"what to measure, separated by commas; take-over, memory and sweep leave machines without VMs behind, and need a separate lab, "+
-			"as cpu and leader do; cpu, leader, scale and quota take 20 minutes and are measured only when they are named, as page; tracing, scrape, "+
-			"page, driver and machineconfig start additional labs")
+			"as cpu and leader do; cpu, leader, scale and quota take 20 minutes and are measured only when they are named, as page; "+
+			"tracing, scrape, page, driver and machineconfig start additional labs")
 	flag.StringVar(&o.sizes, "scale-sizes", "1000x20",
 		"`numbers` of machines and of their MachineDeployments for the parts scale and quota, separated by commas")
 	flag.StringVar(&o.fleets, "scale-replicas", "1,3,8", "`numbers` of replicas for the parts scale and quota, separated by commas")

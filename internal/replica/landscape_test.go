@@ -161,8 +161,8 @@ func (w *rolledLandscape) minute() string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("%d MachineDeployments are rolled, %d machines exist; the busiest of %d replicas has %.2f of the mean of the requests; "+
-		"%d slots changed their holder", len(w.rolling), len(w.control.List("machines")), len(w.requests), busiest(w.requests), moves)
+	return fmt.Sprintf("%d MachineDeployments are rolled, %d machines exist; the busiest of %d replicas has %.2f of the mean of the "+
+		"requests; %d slots changed their holder", len(w.rolling), len(w.control.List("machines")), len(w.requests), busiest(w.requests), moves)
 }
 
 // busiest returns the largest of some numbers as a multiple of their mean.
