@@ -13,18 +13,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// quotaTimeout bounds the work on all machines by one number of replicas.
-const quotaTimeout = time.Hour
-
 // measureQuota creates, rolls and deletes machines by fleets of different numbers of replicas, each
 // of which may use the same small share of a core, so that replicas and not the API server are the
 // limit: with twice as many the work should take half the time.
 func measureQuota(ctx context.Context, lab *harness.Lab, o options, s sample) error {
-	sizes, err := parseSizes(o.sizes)
-	if err != nil {
-		return err
-	}
-	counts, err := parseNumbers(o.fleets)
+	sizes, counts, err := o.scales()
 	if err != nil {
 		return err
 	}
@@ -55,18 +48,13 @@ func measureQuota(ctx context.Context, lab *harness.Lab, o options, s sample) er
 
 // limited has a fleet of replicas with a share of a core each create, roll and delete the machines.
 func (l load) limited(ctx context.Context, lab *harness.Lab, replicas int, cores float64) (steps []step, err error) {
-	if err := lab.Scale(ctx, replicas); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(lab.WaitHeld(ctx, slots), rebalanced(ctx, lab)); err != nil {
+	if err := scale(ctx, lab, replicas); err != nil {
 		return nil, err
 	}
 	end, err := limitReplicas(lab, replicas, cores)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, quotaTimeout)
-	defer cancel()
 	steps, err = l.fleet(ctx, lab, replicas)
 	return steps, errors.Join(err, end())
 }

@@ -29,11 +29,7 @@ const scaleSurge = 10
 // measureScale creates, rolls and deletes many machines: first by the plain loop, and then by
 // fleets of different numbers of replicas.
 func measureScale(ctx context.Context, lab *harness.Lab, o options, s sample) error {
-	sizes, err := parseSizes(o.sizes)
-	if err != nil {
-		return err
-	}
-	counts, err := parseNumbers(o.fleets)
+	sizes, counts, err := o.scales()
 	if err != nil {
 		return err
 	}
@@ -43,10 +39,7 @@ func measureScale(ctx context.Context, lab *harness.Lab, o options, s sample) er
 			return err
 		}
 		for _, replicas := range counts {
-			if err := lab.Scale(ctx, replicas); err != nil {
-				return err
-			}
-			if err := lab.WaitHeld(ctx, slots); err != nil {
+			if err := scale(ctx, lab, replicas); err != nil {
 				return err
 			}
 			steps, err := size.fleet(ctx, lab, replicas)
@@ -61,6 +54,15 @@ func measureScale(ctx context.Context, lab *harness.Lab, o options, s sample) er
 		}
 	}
 	return nil
+}
+
+// scales returns the sizes and the numbers of replicas to measure.
+func (o options) scales() (sizes []load, replicas []int, err error) {
+	if sizes, err = parseSizes(o.sizes); err != nil {
+		return nil, nil, err
+	}
+	replicas, err = parseNumbers(o.fleets)
+	return sizes, replicas, err
 }
 
 // parseSizes reads numbers of machines and of MachineDeployments, as "1000x20,5000x100".
