@@ -172,10 +172,13 @@ func TestBenchmarksAreExplained(t *testing.T) {
 	}
 }
 
+// built are folders that .gitignore has: what is in them depends on what has been run.
+var built = []string{"bin", ".lab"}
+
 // looksLikePath reports whether a code span is the path of a file or folder of the repository.
 func looksLikePath(span string) bool {
 	top, rest, found := strings.Cut(span, "/")
-	return found && top != "" && !strings.ContainsAny(rest, " <>*{}$…=") && exists(top) && top != "bin"
+	return found && top != "" && !strings.ContainsAny(rest, " <>*{}$…=") && exists(top) && !slices.Contains(built, top)
 }
 
 func exists(name string) bool {
