@@ -4,7 +4,7 @@
 // The parts, from the outside in:
 //
 //   - Gate admits a key to a runner while its slot is held and open, and returns a context that
-//     carries the ownership.
+//     carries the ownership. Near the fence the key waits for the session's next renewal.
 //   - Fence checks that ownership again immediately before each mutating request and each call of a
 //     driver, counts what is in flight, and puts the ownership into the User-Agent.
 //   - FaultPoint delays what has passed that check, for tests.

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,13 @@ import (
 // machine's UID.
 const createMargin = 3 * time.Second
 
+// passMargin is how much time the pass of a key must have before the fence, or it waits for the
+// next renewal. A replica that is so slow that its own passes delay its renewals does less this
+// way, instead of reaching its fence with work in flight. It is RenewEvery and RequestTimeout of
+// membership.DefaultConfig together, so that with any valid fence, which is more than twice as
+// long, one renewal without an answer delays no pass.
+const passMargin = 4 * time.Second
+
 // Fence records what this session owns, and permits or refuses the work that is about to begin. It
 // is safe for concurrent use. Create it with New; package session keeps it current.
 type Fence struct {
@@ -23,11 +31,16 @@ type Fence struct {
 	refusals         *prometheus.CounterVec
 	faultPoint       *FaultPoint // nil without --debug-hooks
 
-	until       atomic.Pointer[membership.Moment] // the session's fence
+	until       atomic.Pointer[deadline]          // the session's fence
 	leaderUntil atomic.Pointer[membership.Moment] // the leadership's fence; the session's fence applies to the leadership, too
 	slots       []*ownershipState
 	leadership  *ownershipState
-	turnedAway  atomic.Bool // a key of a slot was refused because of a fence that had passed before the session noticed it
+}
+
+// deadline is the session's fence until another one is set.
+type deadline struct {
+	membership.Moment
+	replaced chan struct{} // closed when another one is set
 }
 
 // Entitlement reports what the protocol permits a session.
@@ -57,7 +70,7 @@ func New(replica, session string, slots int, t *Time, registerer prometheus.Regi
 	f := &Fence{
 		replica: replica, session: session, time: t, refusals: newRefusals(registerer), faultPoint: point, leadership: &ownershipState{},
 	}
-	f.until.Store(&membership.Moment{})
+	f.until.Store(&deadline{replaced: make(chan struct{})})
 	f.leaderUntil.Store(&membership.Moment{})
 	for range slots {
 		f.slots = append(f.slots, &ownershipState{})
@@ -116,7 +129,26 @@ func (f *Fence) passed(k kind, a action) bool {
 	if a == create {
 		now = now.Add(createMargin)
 	}
-	return now.Reached(*f.until.Load()) || k == ofLeader && now.Reached(*f.leaderUntil.Load())
+	return now.Reached(f.Until()) || k == ofLeader && now.Reached(*f.leaderUntil.Load())
+}
+
+// awaitRenewal waits while the session's fence is near, or has passed and the session does not know
+// it yet. It returns false if the session is suspended or ctx has ended.
+func (f *Fence) awaitRenewal(ctx context.Context) bool {
+	for {
+		fence := f.until.Load()
+		switch {
+		case fence.IsZero():
+			return false
+		case !f.time.Moment().Add(passMargin).Reached(fence.Moment):
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-fence.replaced:
+		}
+	}
 }
 
 // maySend checks a request about Leases; "" means that it may be sent.
@@ -141,25 +173,27 @@ func (f *Fence) maySend(need membership.Need) Refusal {
 	return Unowned
 }
 
-// Follow records the session's fence, and to which of the slots given it is entitled. missed
-// reports whether keys were refused because of a fence that has moved since, without a suspension
-// from which slots resume: they have to be enqueued again.
-func (f *Fence) Follow(e Entitlement, slots []int) (missed bool) {
+// Follow records the session's fence, and to which of the slots given it is entitled.
+func (f *Fence) Follow(e Entitlement, slots []int) {
 	until := membership.Moment{}
 	if !e.Suspended() {
 		until = e.Fence()
 		f.leadership.resume()
 	}
-	f.until.Store(&until)
+	f.move(until)
 	for _, slot := range slots {
 		f.slots[slot].set(e.Entitled(slot))
 	}
-	return !e.Suspended() && f.turnedAway.Swap(false)
+}
+
+func (f *Fence) move(until membership.Moment) {
+	last := f.until.Swap(&deadline{Moment: until, replaced: make(chan struct{})})
+	close(last.replaced)
 }
 
 // Suspend permits no work until Follow, and ends the contexts of all passes.
 func (f *Fence) Suspend() {
-	f.until.Store(&membership.Moment{})
+	f.move(membership.Moment{})
 	for _, h := range f.all() {
 		h.stop()
 		h.cancel(Fenced)
@@ -250,4 +284,4 @@ func (f *Fence) Busy() int {
 func (f *Fence) Acts() bool { return !f.passed(ofSlot, write) }
 
 // Until returns the session's fence; the zero Moment while no work may begin.
-func (f *Fence) Until() membership.Moment { return *f.until.Load() }
+func (f *Fence) Until() membership.Moment { return f.until.Load().Moment }

@@ -19,15 +19,22 @@ func NewGate[K comparable](f *Fence, slotOf func(key K) (slot int, ok bool)) *Ga
 	return &Gate[K]{fence: f, slotOf: slotOf}
 }
 
-// Admit admits a key whose slot is held and open, while the fence has not passed. The context
-// carries the ownership. It ends when the slot is lost, when a hand-over has taken too long, and at
-// the fence; the slot is not idle before done is called.
+// Admit admits a key whose slot is held and open. Near the fence it waits, until the session is
+// renewed or suspended, or ctx ends. The context that it returns carries the ownership. It ends
+// when the slot is lost, when a hand-over has taken too long, and at the fence; the slot is not
+// idle before done is called.
 func (g *Gate[K]) Admit(ctx context.Context, key K) (context.Context, func(), bool) {
-	slot, ok := g.slotOf(key)
-	if !ok {
-		return nil, nil, false
+	for g.fence.awaitRenewal(ctx) {
+		slot, ok := g.slotOf(key)
+		if !ok {
+			return nil, nil, false
+		}
+		owned, done, why := g.fence.admit(ctx, Ownership{kind: ofSlot, slot: slot})
+		if why != Fenced {
+			return owned, done, why == ""
+		}
 	}
-	return g.fence.Admit(ctx, slot)
+	return nil, nil, false
 }
 
 // Group returns the slot of a key, so that slots take turns; keys without a slot are one group.
@@ -46,38 +53,40 @@ type LeaderGate[K comparable] struct{ fence *Fence }
 // NewLeaderGate returns a LeaderGate.
 func NewLeaderGate[K comparable](f *Fence) LeaderGate[K] { return LeaderGate[K]{fence: f} }
 
-// Admit admits every key while this session leads. The context carries the leadership, and ends
-// with it.
+// Admit admits every key while this session leads. Near the session's fence it waits, as
+// Gate.Admit. The context that it returns carries the leadership, and ends with it.
 func (g LeaderGate[K]) Admit(ctx context.Context, _ K) (context.Context, func(), bool) {
+	if !g.fence.awaitRenewal(ctx) {
+		return nil, nil, false
+	}
 	return g.fence.Lead(ctx)
 }
 
-// Admit begins work of a slot outside of a runner, like Gate.Admit.
+// Admit begins work of a slot outside of a runner, like Gate.Admit, but never waits.
 func (f *Fence) Admit(ctx context.Context, slot int) (context.Context, func(), bool) {
-	return f.admit(ctx, Ownership{kind: ofSlot, slot: slot})
+	owned, done, why := f.admit(ctx, Ownership{kind: ofSlot, slot: slot})
+	return owned, done, why == ""
 }
 
-// Lead begins work of the leader.
+// Lead begins work of the leader. It never waits.
 func (f *Fence) Lead(ctx context.Context) (context.Context, func(), bool) {
-	return f.admit(ctx, Ownership{kind: ofLeader})
+	owned, done, why := f.admit(ctx, Ownership{kind: ofLeader})
+	return owned, done, why == ""
 }
 
-func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func(), bool) {
+func (f *Fence) admit(ctx context.Context, o Ownership) (owned context.Context, done func(), why Refusal) {
 	h := f.stateOf(o)
 	if h == nil {
-		return nil, nil, false
+		return nil, nil, Unowned
 	}
 	if f.passed(o.kind, pass) {
-		if o.kind == ofSlot { // callers of Lead try again by themselves
-			f.turnedAway.Store(true)
-		}
-		return nil, nil, false
+		return nil, nil, Fenced
 	}
 	owned, cancel := context.WithCancelCause(ctx)
 	o, ok := h.admit(o, &cancel)
 	if !ok {
 		cancel(nil)
-		return nil, nil, false
+		return nil, nil, Lost
 	}
 	owned = telemetry.WithOwner(withOwnership(owned, o), telemetry.Owner{
 		Replica: f.replica, Session: f.session, Slot: o.slot, Epoch: o.epoch, Leader: o.kind == ofLeader, Arrival: h.arrivalOf(o.epoch),
@@ -91,7 +100,7 @@ func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func()
 	return owned, func() {
 		cancel(nil)
 		h.end(&cancel, f.time.Now())
-	}, true
+	}, ""
 }
 
 // Holds reports whether a slot is held and open, and is not being handed over.

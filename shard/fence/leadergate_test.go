@@ -13,7 +13,7 @@ func TestLeaderGateAdmitsKeysWhileTheSessionLeads(t *testing.T) {
 	if _, _, ok := gate.Admit(t.Context(), "a"); ok {
 		t.Fatal("a session that does not lead admits a key")
 	}
-	until := s.time.Moment().Add(5 * time.Second)
+	until := s.time.Moment().Add(3 * time.Second)
 	s.leaderUntil.Store(&until)
 	s.BeginLeading()
 	ctx, done, ok := gate.Admit(t.Context(), "a")
@@ -27,7 +27,7 @@ func TestLeaderGateAdmitsKeysWhileTheSessionLeads(t *testing.T) {
 	}
 	_ = answer.Body.Close()
 
-	s.clock.Step(5 * time.Second)
+	s.clock.Step(3 * time.Second)
 	_, err = s.send(ctx, t, http.MethodPatch) //nolint:bodyclose // there is none
 	wantRefused(t, "a write after the end of the leadership", err, Fenced)
 	if _, _, ok := gate.Admit(t.Context(), "b"); ok {

@@ -46,13 +46,7 @@ func TestASuspensionStopsEverything(t *testing.T) {
 	}
 	defer end()
 	s.Suspend()
-	s.turnedAway.Store(true)
-	if s.Follow(entitled{}, nil) {
-		t.Error("keys are enqueued again during a suspension")
-	}
-	if !s.turnedAway.Load() {
-		t.Error("the suspension has cleared that a key was refused")
-	}
+	s.Follow(entitled{}, nil)
 	for name, ctx := range map[string]context.Context{"a slot": ctx, "the leadership": leading} {
 		refused, ok := errors.AsType[*RefusedError](context.Cause(ctx))
 		if !ok || refused.Why != Fenced {
@@ -83,38 +77,6 @@ func TestASuspensionOfTheLeadershipEndsWithThatOfTheSession(t *testing.T) {
 		t.Fatal("the leader does not lead after the suspension")
 	}
 	done()
-}
-
-// A renewal may be answered after the fence has passed and before the session has looked at the
-// clock: nothing is suspended then, and so nothing resumes, but keys were refused.
-func TestKeyRefusedAtAFenceThatMovedIsReportedOnce(t *testing.T) {
-	s := newStand(t)
-	s.clock.Step(9 * time.Second)
-	if _, _, ok := s.Admit(t.Context(), testSlot); ok {
-		t.Fatal("admitted behind the fence")
-	}
-	renewed := entitled{until: s.time.Moment().Add(time.Second), slot: testSlot, epoch: 3}
-	for _, want := range []bool{true, false} {
-		if got := s.Follow(renewed, []int{testSlot}); got != want {
-			t.Errorf("keys were refused: %t, want %t", got, want)
-		}
-	}
-	if !s.Holds(testSlot) {
-		t.Error("the slot is not open after the renewal")
-	}
-}
-
-// Every replica asks once a second whether it leads. That most of them do not is no refusal of a
-// key: else all keys of all slots would be enqueued again with each renewal.
-func TestRefusedLeadershipIsNotReportedAsAKey(t *testing.T) {
-	s := newStand(t)
-	s.BeginLeading()
-	if _, _, leads := s.Lead(t.Context()); leads {
-		t.Fatal("it leads behind the fence of the leadership")
-	}
-	if s.Follow(entitled{until: s.Until()}, nil) {
-		t.Error("keys are enqueued again that were not refused")
-	}
 }
 
 // TestFollowSetsOnlyTheListedSlots, and no others.

@@ -106,45 +106,6 @@ func (entitled) Suspended() bool                       { return false }
 func (e entitled) Fence() member.Moment                { return e.until }
 func (e entitled) Entitled(int) (epoch int64, ok bool) { return e.epoch, e.epoch > 0 }
 
-// A renewal may be answered after the fence has passed and before the Replica has looked at the
-// clock: nothing is suspended then, and so nothing resumes, but keys were turned away.
-func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := begin(t, newServer(), "fleet-0")
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		p.fence.Follow(entitled{until: p.cfg.Time.Moment()}, nil)
-		if _, _, ok := p.fence.Admit(t.Context(), 3); ok {
-			t.Fatal("admitted behind the fence")
-		}
-		p.carryOut(t.Context(), protocol.Output{})
-		if len(p.news) != fleetSlots {
-			t.Errorf("%d slots are announced again, want %d", len(p.news), fleetSlots)
-		}
-		p.news = nil
-		if p.carryOut(t.Context(), protocol.Output{}); len(p.news) > 0 {
-			t.Errorf("slots %v are announced once more", p.news)
-		}
-	})
-}
-
-// All replicas ask again and again whether they lead. That most of them do not has turned no key
-// away: else all keys of all slots would be looked at anew with each renewal.
-func TestAReplicaThatDoesNotLeadHasRefusedNoKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := begin(t, newServer(), "fleet-0")
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		p.fence.MoveLeaderFence(p.cfg.Time.Moment())
-		if _, _, leads := p.fence.Lead(t.Context()); leads {
-			t.Fatal("it leads behind the fence of the leadership")
-		}
-		if missed := p.fence.Follow(p.machine, nil); missed {
-			t.Error("keys are enqueued again that were not refused")
-		}
-	})
-}
-
 // TestASuspensionOfTheLeadershipEnds with that of the session.
 func TestASuspensionOfTheLeadershipEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -251,9 +251,7 @@ func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	for _, change := range out.Changes {
 		r.end(change)
 	}
-	if missed := r.cfg.Fence.Follow(r.machine, out.Slots); missed {
-		r.openAgain()
-	}
+	r.cfg.Fence.Follow(r.machine, out.Slots)
 	if !r.machine.Suspended() && !r.begun {
 		r.begun = true
 		close(r.held)
@@ -371,15 +369,6 @@ func (r *Replica) resume(slot int) {
 	r.cfg.Fence.Resume(slot)
 	if o := r.opening[slot]; o != nil && o.ready {
 		r.news = append(r.news, slot)
-	}
-}
-
-// openAgain has all keys enqueued again. Slots that are being handed over still refuse them.
-func (r *Replica) openAgain() {
-	for slot, o := range r.opening {
-		if o.ready && !slices.Contains(r.news, slot) {
-			r.news = append(r.news, slot)
-		}
 	}
 }
 
