@@ -65,6 +65,15 @@ func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32
 	return set
 }
 
+// deleted is a world whose only set, of the deployment's template, is being deleted.
+func deleted(live *Live, finalizers ...string) World {
+	w := worldOf(deployment(3), setOf(deployment(3), "s", 3, 3))
+	w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
+	w.LiveSets, w.Live = map[types.UID]bool{"s": true}, live
+	w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &metav1.Time{Time: born}, finalizers
+	return w
+}
+
 // older is a set of another template.
 func older(uid types.UID, age time.Duration, replicas int32) *v1alpha1.MachineSet {
 	d := deployment(replicas)
@@ -86,6 +95,7 @@ func TestDecide(t *testing.T) {
 	d, rolledBack := deployment(3), deployment(3)
 	rolledBack.Spec.RollbackTo = &v1alpha1.RollbackConfig{}
 	now := metav1.NewTime(born)
+	one := &Live{Machines: map[types.UID][]*metav1.ObjectMeta{"s": {{Name: "s-0"}}}}
 	for _, tc := range []struct {
 		name        string
 		world       World
@@ -179,20 +189,17 @@ func TestDecide(t *testing.T) {
 			w.Deployment.DeletionTimestamp = &now
 			return w
 		}(), want: Delete},
-		{name: "set deleted, its machines have to stay", world: func() World {
-			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
-			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
-			w.LiveSets = map[types.UID]bool{w.Owned[0].UID: true}
-			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{metav1.FinalizerOrphanDependents}
-			return w
-		}(), want: Rest},
-		{name: "set deleted with its machines", world: func() World {
-			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
-			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
-			w.LiveSets = map[types.UID]bool{w.Owned[0].UID: true}
-			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{v1alpha1.FinalizerName}
+		{name: "set deleted, its machines have to stay", world: deleted(one, metav1.FinalizerOrphanDependents), want: Rest},
+		{name: "set deleted", world: deleted(nil, v1alpha1.FinalizerName), want: ReadLive},
+		{name: "set deleted with its machines", world: deleted(one, v1alpha1.FinalizerName), want: Create},
+		{name: "set deleted, its machines were orphaned", world: deleted(&Live{}, v1alpha1.FinalizerName), want: Rest},
+		{name: "set gone, its machines were orphaned", world: deleted(&Live{}), want: Rest},
+		{name: "set of another template deleted", world: func() World {
+			w := deleted(nil, v1alpha1.FinalizerName)
+			w.Deployment.Spec.Template.Spec.Class.Name = "next"
 			return w
 		}(), want: Create},
+		{name: "set deleted without machines, and kept", world: deleted(nil, v1alpha1.FinalizerName, "example.com/kept"), want: Create},
 		{name: "no VM of the class of the new set can be created", world: func() World {
 			fresh := setOf(d, "s", 3, 0)
 			fresh.Status.Conditions = []v1alpha1.MachineSetCondition{

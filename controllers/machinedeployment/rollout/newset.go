@@ -154,6 +154,10 @@ func createNew(s *sets) (v Verdict, creating bool) {
 	switch w := s.w; {
 	case slices.ContainsFunc(w.Owned, orphansDependents):
 		return Verdict{Do: Rest}, true // the next set has to adopt the machines, and not to create others in addition to them
+	case len(s.predecessors()) > 0 && w.Live == nil:
+		return Verdict{Do: ReadLive}, true
+	case slices.ContainsFunc(s.predecessors(), func(set *v1alpha1.MachineSet) bool { return len(w.Live.of(set)) == 0 }):
+		return awaitCache(), true // it is about to be gone, and the next set may have to adopt what were its machines
 	case w.Done.CreateError != "", isRecreating(s.d) && !s.seemOldGone():
 		return Verdict{}, false
 	case w.LiveSets == nil:
@@ -170,7 +174,9 @@ func createNew(s *sets) (v Verdict, creating bool) {
 	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one is created
 	}
-	if len(s.old) == 0 { // else it grows in a separate write: a create that takes effect late must not create machines
+	// Beyond machines of old sets it grows in a separate write: a create that takes effect late must
+	// create none. Without any it has its size at once, as it deletes what it adopts beyond that.
+	if !slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() }) {
 		sizes.step()
 	}
 	set := s.newSet.set
@@ -184,6 +190,18 @@ func createNew(s *sets) (v Verdict, creating bool) {
 		v.Events = append(v.Events, scaled(set, 0))
 	}
 	return v, true
+}
+
+// predecessors are the sets of the deployment's template, which are being deleted where no set is the
+// new one, without those that another client keeps with a finalizer.
+func (s *sets) predecessors() (all []*v1alpha1.MachineSet) {
+	for _, t := range s.old {
+		isKept := slices.ContainsFunc(t.set.Finalizers, func(f string) bool { return f != v1alpha1.FinalizerName })
+		if !isKept && sameTemplate(&t.set.Spec.Template, &s.d.Spec.Template) {
+			all = append(all, t.set)
+		}
+	}
+	return all
 }
 
 // unseen reports whether the API server has a set of the deployment that the cache does not show.
