@@ -148,3 +148,82 @@ func TestAnAccountWhoseAnswersAlternateMovesSlotsRarely(t *testing.T) {
 		t.Errorf("the slot has moved %d times in a day, want some times, and at most 11", moves)
 	}
 }
+
+// The leader alone finds what belongs to no Machine at an account. It resigns when the account
+// answers another session, each time after twice as long.
+func TestLeaderThatDoesNotReachAnAccountResigns(t *testing.T) {
+	for name, test := range map[string]struct {
+		ours, others member.Accounts
+		want         bool
+	}{
+		"others reach it":                {failing(), asked(true), true},
+		"it is away for all":             {failing(), failing(), false},
+		"others have not tried it":       {failing(), asked(false), false},
+		"others do not reach it":         {asked(true), failing(), false},
+		"we reach it, and others do too": {asked(true), asked(true), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := twoReplicas(t, 4, serving(member.Serving))
+			s.run(30 * time.Second)
+			s.step(Compared{test.ours})
+			s.otherReports(test.others)
+			s.follow(50 * time.Second)
+			if !s.replica.MayLead(at(s.now)) {
+				t.Fatal("it resigns too early")
+			}
+			s.follow(20 * time.Second)
+			if resigned := !s.replica.MayLead(at(s.now)); resigned != test.want {
+				t.Fatalf("it has resigned: %t, want %t", resigned, test.want)
+			}
+			s.step(Deposed{})
+			s.follow(time.Minute)
+			if !s.replica.MayLead(at(s.now)) {
+				t.Error("it is no candidate again after a minute")
+			}
+		})
+	}
+	t.Run("not for two times that are short", func(t *testing.T) {
+		s := twoReplicas(t, 4, serving(member.Serving))
+		s.otherReports(asked(true))
+		for range 3 {
+			s.step(Compared{failing()})
+			s.follow(40 * time.Second)
+			s.step(Compared{asked(true)})
+			s.follow(10 * time.Second)
+			if !s.replica.MayLead(at(s.now)) {
+				t.Fatal("it has resigned")
+			}
+		}
+	})
+	t.Run("after 10 min without, as if for the first time", func(t *testing.T) {
+		s := twoReplicas(t, 4, serving(member.Serving))
+		s.replica.leader.resignations, s.replica.leader.resigned = 5, at(s.now-s.replica.settings.Assignment.HomeFor)
+		s.step(Compared{failing()})
+		s.otherReports(asked(true))
+		s.follow(70 * time.Second)
+		if s.replica.MayLead(at(s.now)) {
+			t.Error("it has not resigned after a minute")
+		}
+	})
+	t.Run("less often each time", func(t *testing.T) {
+		s := twoReplicas(t, 4, serving(member.Serving))
+		s.step(Compared{failing()})
+		s.otherReports(asked(true))
+		var minutes []int
+		for minute, led := 1, true; minute <= 20; minute++ {
+			s.follow(time.Minute)
+			leads := s.replica.MayLead(at(s.now))
+			switch {
+			case led && !leads:
+				minutes = append(minutes, minute)
+				s.step(Deposed{})
+			case leads && !led:
+				s.step(Elected{})
+			}
+			led = leads
+		}
+		if diff := cmp.Diff([]int{2, 5, 10, 19}, minutes); diff != "" {
+			t.Errorf("it resigns after these minutes (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -32,6 +32,8 @@ type assignments struct {
 	// underway are the slots between two replicas that count against mostMoving; waiting are those
 	// whose assignment is written when one of them has arrived.
 	underway, waiting slotSet
+	// missesAccount reports whether an account does not answer this session and answers another one.
+	missesAccount bool
 }
 
 const (
@@ -271,6 +273,7 @@ func (as *assigner) forgetDoubts(peers []member.Peer) {
 // worldAccounts returns the input of the assignment about accounts, in the order of their keys.
 func (as *assigner) worldAccounts(now member.Moment, peers []member.Peer) (accounts []assignment.Account) {
 	all := as.table.compareAccounts(peers)
+	as.missesAccount = false
 	maps.DeleteFunc(as.needs, func(key string, _ map[int]member.Moment) bool { return all[key] == nil })
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		needs := as.needs[key]
@@ -284,6 +287,7 @@ func (as *assigner) worldAccounts(now member.Moment, peers []member.Peer) (accou
 		maps.DeleteFunc(needs, func(_ int, at member.Moment) bool { return now.Since(at) >= needsFor })
 		all[key].Slots = slices.Sorted(maps.Keys(needs))
 		accounts = append(accounts, *all[key])
+		as.missesAccount = as.missesAccount || all[key].Failing[as.settings.Replica] && len(all[key].Reached) > 0
 	}
 	return accounts
 }

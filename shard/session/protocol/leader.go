@@ -19,8 +19,8 @@ type leader struct {
 	activation *activation
 	ability    *ability
 	assigner   *assigner
-	// creating are the slots whose Lease has to be created, open those for which the sessions have to
-	// be listed.
+	// creating are the slots whose Lease has to be created, open those for which the sessions have
+	// to be listed.
 	creating, open slotSet
 	// resigned is the time before which the session is no candidate for the leadership, because it
 	// could not do a leader's work.
@@ -37,6 +37,9 @@ type term struct {
 	census census
 	// writes is the record of its failing writes since the last that succeeded.
 	writes failingWrites
+	// unreached is since when an account does not answer this session and answers another one;
+	// zero: there is none.
+	unreached member.Moment
 	// deaths are the session Leases that are being emptied, by their replicas.
 	deaths map[string]*death
 }
@@ -80,6 +83,7 @@ func (ld *leader) decide(now member.Moment) {
 	ld.declareDead(now)
 	ld.listSessions(now)
 	ld.assigner.assign(now)
+	ld.recordReach(now, ld.assigner.missesAccount)
 }
 
 // decideSlot does the leader's work for one slot.
@@ -240,9 +244,7 @@ func (ld *leader) recordWrite(now member.Moment, name string, outcome member.Out
 	case member.Unanswered, member.Refused:
 		if ld.writes.since.IsZero() {
 			ld.writes.since, ld.writes.name = now, name
-			if now.Since(ld.resigned) >= ld.settings.Assignment.HomeFor {
-				ld.resignations = 0
-			}
+			ld.forgetResignations(now)
 		}
 		ld.writes.several = ld.writes.several || ld.writes.name != name
 		timeout := ld.settings.Config.BlindAfter
@@ -266,6 +268,30 @@ func (ld *leader) recordList(now member.Moment, ok bool) {
 		ld.census.failing = now
 	}
 	ld.resignAfter(now, ld.census.failing, ld.settings.Config.BlindAfter)
+}
+
+// recordReach records whether an account at a cloud does not answer this session and answers
+// another one. The leader alone finds the orphans of an account, so it resigns. What an account
+// answers is up to its owner: the leadership changes less often each time.
+func (ld *leader) recordReach(now member.Moment, missesAccount bool) {
+	if !missesAccount {
+		ld.unreached = member.Moment{}
+		return
+	}
+	if ld.unreached.IsZero() {
+		ld.unreached = now
+		ld.forgetResignations(now)
+	}
+	timeout := backOff(ld.settings.Assignment.PassOverFor, ld.resignations+1)
+	ld.resignAfter(now, ld.unreached, timeout)
+	ld.later(ld.unreached.Add(timeout))
+}
+
+// forgetResignations starts to count resignations again if the last one was long ago.
+func (ld *leader) forgetResignations(now member.Moment) {
+	if now.Since(ld.resigned) >= ld.settings.Assignment.HomeFor {
+		ld.resignations = 0
+	}
 }
 
 // resignAfter has the session resign if a leader's work has failed for longer than timeout.
