@@ -86,7 +86,7 @@ func connect(around Environment, fence *fence.Fence, wall *apianswers.Clock, che
 		leases:       leases,
 		wall:         wall,
 		controlLists: apianswers.NewListHealth(around.Clock, "machinedeployments", "machinesets", "machines"),
-		targetLists:  apianswers.NewListHealth(around.Clock, "nodes"),
+		targetLists:  apianswers.NewListHealth(around.Clock, "nodes", "pods"),
 	}
 	if c.controlServer, err = controlServer(control, checks, around.Clock); err != nil {
 		return clients{}, err

@@ -79,29 +79,36 @@ func TestWholeFleet(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	var next atomic.Uint64
+	// What no other test shows: machines that were orphaned with their MachineSet while a cache still
+	// shows it (29), and a drain whose lists of pods hang (109).
+	seeds := []uint64{29, 109}
+	for i := range worlds.Some(*howMany) {
+		seeds = append(seeds, *first+uint64(i))
+	}
+	var next atomic.Int64
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	requests, starts, restores, failed, seeds := 0, 0, 0, 0, uint64(worlds.Some(*howMany))
+	requests, starts, restores, failed := 0, 0, 0, 0
 	served := map[string][]time.Duration{}
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			for i := next.Add(1) - 1; i < seeds; i = next.Add(1) - 1 {
-				of := runSeed(t, o, *first+i, nil)
+			for i := next.Add(1) - 1; i < int64(len(seeds)); i = next.Add(1) - 1 {
+				seed := seeds[i]
+				of := runSeed(t, o, seed, nil)
 				mu.Lock()
 				requests, starts, restores = requests+of.requests, starts+of.starts, restores+of.restores
 				served[of.lasting] = append(served[of.lasting], of.served...)
 				if of.wrong != "" {
 					failed++
 					t.Errorf("seed %d (lasting: %s): %s (replay: go test ./internal/replica -run TestWholeFleet -v -seed=%d)",
-						*first+i, of.lasting, of.wrong, *first+i)
+						seed, of.lasting, of.wrong, seed)
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
-	t.Logf("%d seeds, %d failed, %d requests, %d starts of processes, %d restores", seeds, failed, requests, starts, restores)
+	t.Logf("%d seeds, %d failed, %d requests, %d starts of processes, %d restores", len(seeds), failed, requests, starts, restores)
 	for _, name := range slices.Sorted(maps.Keys(served)) {
 		all := served[name]
 		if len(all) == 0 {
