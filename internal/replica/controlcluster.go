@@ -15,9 +15,11 @@ import (
 const (
 	// controlClusterTimeout bounds one read of the Namespace.
 	controlClusterTimeout = 10 * time.Second
-	// controlClusterRetry is when a read that has failed is repeated: access that is granted later
-	// needs no restart.
-	controlClusterRetry = 30 * time.Second
+	// A read that has failed is repeated soon, since VMs that are created meanwhile are never
+	// swept, and then after twice as long each time, up to controlClusterRetry: access that is
+	// granted later needs no restart.
+	firstControlClusterRetry = time.Second
+	controlClusterRetry      = 30 * time.Second
 )
 
 // controlCluster reads the ID of the control cluster: the UID of its Namespace kube-system, which
@@ -41,7 +43,7 @@ func (c *controlCluster) ID() string {
 // meanwhile is never swept.
 func (c *controlCluster) Run(ctx context.Context) {
 	reported := false
-	for {
+	for retry := firstControlClusterRetry; ; retry = min(2*retry, controlClusterRetry) {
 		id, err := c.read(ctx)
 		if err == nil {
 			c.id.Store(&id)
@@ -54,7 +56,7 @@ func (c *controlCluster) Run(ctx context.Context) {
 				"Failed to identify the control cluster; retrying. No orphaned VM is deleted until then, and VMs that are created until then never are",
 				"namespace", metav1.NamespaceSystem, "retryEvery", controlClusterRetry)
 		}
-		timer := c.clock.NewTimer(controlClusterRetry)
+		timer := c.clock.NewTimer(retry)
 		select {
 		case <-timer.C():
 		case <-ctx.Done():

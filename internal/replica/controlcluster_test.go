@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -27,6 +28,7 @@ func TestControlClusterIsReadUntilItIsKnown(t *testing.T) {
 		"at once":               {nil, 0},
 		"after two errors":      {[]error{errors.New("forbidden"), errors.New("forbidden")}, 1},
 		"after one without UID": {[]error{nil}, 1},
+		"after many errors":     {slices.Repeat([]error{errors.New("forbidden")}, 7), 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client := fake.NewClientset()
@@ -52,12 +54,12 @@ func TestControlClusterIsReadUntilItIsKnown(t *testing.T) {
 				defer close(done)
 				cluster.Run(klog.NewContext(t.Context(), logger))
 			}()
-			for range c.answers {
+			for i, wait := range []int{1, 2, 4, 8, 16, 30, 30}[:len(c.answers)] {
 				synctest.Wait()
-				if got := cluster.ID(); got != "" {
-					t.Errorf("%s: ID %q before it was read", name, got)
+				if got := cluster.ID(); got != "" || int(reads.Load()) != i+1 {
+					t.Errorf("%s: ID %q before it was read, after %d reads, want %d", name, got, reads.Load(), i+1)
 				}
-				time.Sleep(controlClusterRetry)
+				time.Sleep(time.Duration(wait) * time.Second)
 			}
 			<-done
 			if got := cluster.ID(); got != "uid-1" || logged != c.errors || int(reads.Load()) != len(c.answers)+1 {

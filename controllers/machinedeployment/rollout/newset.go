@@ -174,8 +174,9 @@ func createNew(s *sets) (v Verdict, creating bool) {
 	if v := (setChanges{sizes}).changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one is created
 	}
-	// Beyond machines of old sets it grows in a separate write: a create that takes effect late must
-	// create none. Without any it has its size at once, as it deletes what it adopts beyond that.
+	// Beyond machines of old sets it grows in a separate write: a create that takes effect late
+	// must create none. Without any it has its size at once, as it deletes what it adopts beyond
+	// that.
 	if !slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() }) {
 		sizes.step()
 	}
@@ -192,8 +193,8 @@ func createNew(s *sets) (v Verdict, creating bool) {
 	return v, true
 }
 
-// predecessors are the sets of the deployment's template, which are being deleted where no set is the
-// new one, without those that another client keeps with a finalizer.
+// predecessors are the sets of the deployment's template, which are being deleted where no set is
+// the new one, without those that another client keeps with a finalizer.
 func (s *sets) predecessors() (all []*v1alpha1.MachineSet) {
 	for _, t := range s.old {
 		isKept := slices.ContainsFunc(t.set.Finalizers, func(f string) bool { return f != v1alpha1.FinalizerName })
