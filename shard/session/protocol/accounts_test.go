@@ -150,8 +150,8 @@ func TestAnAccountWhoseAnswersAlternateMovesSlotsRarely(t *testing.T) {
 }
 
 // The leader alone finds what belongs to no Machine at an account. It resigns when the account
-// answers another session, each time after twice as long.
-func TestLeaderThatDoesNotReachAnAccountResigns(t *testing.T) {
+// answers another session, or another one is fit and it is not, each time after twice as long.
+func TestLeaderThatIsSurpassedResigns(t *testing.T) {
 	for name, test := range map[string]struct {
 		ours, others member.Accounts
 		want         bool
@@ -179,6 +179,38 @@ func TestLeaderThatDoesNotReachAnAccountResigns(t *testing.T) {
 			s.follow(time.Minute)
 			if !s.replica.MayLead(at(s.now)) {
 				t.Error("it is no candidate again after a minute")
+			}
+		})
+	}
+	for _, service := range []member.Service{member.Serving, member.Failing, member.Untried} {
+		t.Run("it is unfit and another session is "+string(service), func(t *testing.T) {
+			s := twoReplicas(t, 4, serving(service))
+			s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
+			s.follow(50 * time.Second)
+			if !s.replica.MayLead(at(s.now)) {
+				t.Fatal("it resigns too early")
+			}
+			s.follow(20 * time.Second)
+			if resigned := !s.replica.MayLead(at(s.now)); resigned != (service != member.Failing) {
+				t.Errorf("it has resigned: %t", resigned)
+			}
+		})
+	}
+	for name, change := range map[string]func(*coordinationv1.Lease){
+		"leaves": func(l *coordinationv1.Lease) {
+			heldBy(another)(l)
+			member.Annotate(l, v1alpha1.AnnotationLeaving, "true")
+		},
+		"has ended": heldBy(""),
+	} {
+		t.Run("it is unfit and another session "+name, func(t *testing.T) {
+			s := twoReplicas(t, 4, serving(member.Serving))
+			s.live = slices.DeleteFunc(s.live, func(string) bool { return name == "has ended" })
+			s.write("fleet-session-r-1", change)
+			s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
+			s.follow(70 * time.Second)
+			if !s.replica.MayLead(at(s.now)) {
+				t.Error("it has resigned")
 			}
 		})
 	}

@@ -32,8 +32,9 @@ type assignments struct {
 	// underway are the slots between two replicas that count against mostMoving; waiting are those
 	// whose assignment is written when one of them has arrived.
 	underway, waiting slotSet
-	// missesAccount reports whether an account does not answer this session and answers another one.
-	missesAccount bool
+	// surpassed reports whether another session can do what this one cannot: an account answers
+	// it, or it is fit.
+	surpassed bool
 }
 
 const (
@@ -93,6 +94,9 @@ func (as *assigner) world(now member.Moment) assignment.World {
 	w := assignment.World{Now: now.Monotonic, Slots: make([]assignment.Slot, 0, len(as.slots))}
 	peers, has := as.others.Peers(), as.possessions()
 	as.forgetDoubts(peers)
+	as.surpassed = !as.ability.fitness(now).IsFit() && slices.ContainsFunc(peers, func(p member.Peer) bool {
+		return p.Session != "" && !p.Leaving && p.Fitness.IsFit()
+	})
 	for _, peer := range peers {
 		leaving := peer.Leaving || peer.Session == as.settings.Session && as.isLeaving()
 		if peer.Session == as.settings.Session {
@@ -273,7 +277,6 @@ func (as *assigner) forgetDoubts(peers []member.Peer) {
 // worldAccounts returns the input of the assignment about accounts, in the order of their keys.
 func (as *assigner) worldAccounts(now member.Moment, peers []member.Peer) (accounts []assignment.Account) {
 	all := as.table.compareAccounts(peers)
-	as.missesAccount = false
 	maps.DeleteFunc(as.needs, func(key string, _ map[int]member.Moment) bool { return all[key] == nil })
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		needs := as.needs[key]
@@ -287,7 +290,7 @@ func (as *assigner) worldAccounts(now member.Moment, peers []member.Peer) (accou
 		maps.DeleteFunc(needs, func(_ int, at member.Moment) bool { return now.Since(at) >= needsFor })
 		all[key].Slots = slices.Sorted(maps.Keys(needs))
 		accounts = append(accounts, *all[key])
-		as.missesAccount = as.missesAccount || all[key].Failing[as.settings.Replica] && len(all[key].Reached) > 0
+		as.surpassed = as.surpassed || all[key].Failing[as.settings.Replica] && len(all[key].Reached) > 0
 	}
 	return accounts
 }

@@ -37,9 +37,8 @@ type term struct {
 	census census
 	// writes is the record of its failing writes since the last that succeeded.
 	writes failingWrites
-	// unreached is since when an account does not answer this session and answers another one;
-	// zero: there is none.
-	unreached member.Moment
+	// surpassed is since when another session can do what this one cannot; zero: there is none.
+	surpassed member.Moment
 	// deaths are the session Leases that are being emptied, by their replicas.
 	deaths map[string]*death
 }
@@ -83,7 +82,7 @@ func (ld *leader) decide(now member.Moment) {
 	ld.declareDead(now)
 	ld.listSessions(now)
 	ld.assigner.assign(now)
-	ld.recordReach(now, ld.assigner.missesAccount)
+	ld.recordSurpassed(now, ld.assigner.surpassed)
 }
 
 // decideSlot does the leader's work for one slot.
@@ -270,21 +269,24 @@ func (ld *leader) recordList(now member.Moment, ok bool) {
 	ld.resignAfter(now, ld.census.failing, ld.settings.Config.BlindAfter)
 }
 
-// recordReach records whether an account at a cloud does not answer this session and answers
-// another one. The leader alone finds the orphans of an account, so it resigns. What an account
-// answers is up to its owner: the leadership changes less often each time.
-func (ld *leader) recordReach(now member.Moment, missesAccount bool) {
-	if !missesAccount {
-		ld.unreached = member.Moment{}
+// recordSurpassed records whether another session can do what this one cannot. The leader alone
+// sweeps orphans, which needs all accounts and lists of the clusters, so it resigns. What an
+// account answers is up to its owner: the leadership changes less often each time.
+func (ld *leader) recordSurpassed(now member.Moment, surpassed bool) {
+	if !surpassed {
+		ld.surpassed = member.Moment{}
 		return
 	}
-	if ld.unreached.IsZero() {
-		ld.unreached = now
+	if ld.surpassed.IsZero() {
+		ld.surpassed = now
 		ld.forgetResignations(now)
 	}
 	timeout := backOff(ld.settings.Assignment.PassOverFor, ld.resignations+1)
-	ld.resignAfter(now, ld.unreached, timeout)
-	ld.later(ld.unreached.Add(timeout))
+	if due := ld.surpassed.Add(timeout); !now.Reached(due) {
+		ld.later(due)
+		return
+	}
+	ld.resignAfter(now, ld.surpassed, timeout)
 }
 
 // forgetResignations starts to count resignations again if the last one was long ago.
