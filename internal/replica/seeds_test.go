@@ -28,10 +28,13 @@ const (
 	// acquire it is without one for some 5 s.
 	restTime, restOwnerless = 5 * time.Minute, time.Minute
 	// serveWithin is for how long a root that is new or changed may be unserved while the fleet is at
-	// rest: the leader takes a slot that does not open from a replica that is tried again after 45 s,
-	// another one acquires it within 5 s, and a VM joins within 10 s; some ten requests follow each
-	// other, with delays of up to 200 ms. A leader that cannot work resigns after 15 s before that.
-	serveWithin, serveWithinOfFaultyLeader = 62 * time.Second, 77 * time.Second
+	// rest: a replica that is tried again releases a slot that does not open after 30 s, another one
+	// acquires it within 5 s, and a VM joins within 10 s; some ten requests follow each other, with
+	// delays of up to 200 ms. A leader that cannot work resigns after resignsWithin before that.
+	serveWithin, resignsWithin = 47 * time.Second, 15 * time.Second
+	// triedLonger is how much later the leader takes a slot from a replica whose own time for it is
+	// longer, because its lists have taken long.
+	triedLonger = 15 * time.Second
 )
 
 func servedNamespaces() []string { return []string{"a", "b"} }
@@ -98,8 +101,8 @@ func (t *trial) heal() {
 	}
 }
 
-// cloudCut is the name of a fault that does not end.
-const cloudCut = "cloud cut"
+// Names of faults that do not end.
+const cloudCut, targetCut, targetListsHang, controlListsHang = "cloud cut", "target cut", "target lists hang", "control lists hang"
 
 // lastings are the faults that do not end, by name. Each leaves a replica that is fit, and
 // everything still has to be served.
@@ -110,12 +113,12 @@ func lastings() map[string]func(*trial) {
 	return map[string]func(*trial){
 		"nothing": func(*trial) {},
 		// A replica that renews its Lease and is cut off from the target cluster.
-		"target cut": of(cut, atTarget),
+		targetCut: of(cut, atTarget),
 		// It serves the clusters, and the cloud does not answer it.
 		cloudCut: of(cut, atCloud),
 		// Small packets arrive at one replica, large ones do not.
-		"target lists hang":  of(hanging, atTarget),
-		"control lists hang": of(hanging, atControl),
+		targetListsHang:  of(hanging, atTarget),
+		controlListsHang: of(hanging, atControl),
 		// A leader of that kind, and a replica that dies and is not restarted.
 		"leader cannot list": func(t *trial) { t.blindLeader() },
 		"cannot acquire": func(t *trial) {
@@ -211,7 +214,7 @@ func (t *trial) rest() {
 		t.checkFitWithoutSecrets()
 		return false
 	})
-	t.run(max(serveWithinOfFaultyLeader, t.serveWithin())+time.Second, func() bool {
+	t.run(t.serveWithin()+resignsWithin+time.Second, func() bool {
 		changed = t.checkServed(changed)
 		return len(changed) == 0
 	})
@@ -242,8 +245,11 @@ func (t *trial) checkFitWithoutSecrets() {
 // serveWithin returns for how long a root may be unserved while the fleet is at rest. That a cloud
 // does not answer shows in a minute of calls.
 func (t *trial) serveWithin() time.Duration {
-	if t.lastingName == cloudCut {
+	switch t.lastingName {
+	case cloudCut:
 		return unreachedWithin
+	case targetCut, targetListsHang, controlListsHang: // slots do not open
+		return serveWithin + triedLonger
 	}
 	return serveWithin
 }
@@ -284,8 +290,8 @@ func (t *trial) changeAtRest(waiting []*root) *root {
 func (t *trial) checkServed(changed []*root) []*root {
 	return slices.DeleteFunc(changed, func(r *root) bool {
 		missing, since := cmp.Or(t.unserved(r), t.unfinished(r)), time.Since(r.changed)
-		if r.within < serveWithinOfFaultyLeader && t.faultyLeads() {
-			r.within = serveWithinOfFaultyLeader
+		if t.lastingName != cloudCut && t.faultyLeads() {
+			r.within = t.serveWithin() + resignsWithin
 		}
 		if missing != "" && since > max(r.within, t.serveWithin()) {
 			t.fail("%s after its change, with the fleet at rest: %s [%s]", since, missing, t.health())

@@ -74,6 +74,8 @@ func (f *Fence) Lead(ctx context.Context) (context.Context, func(), bool) {
 	return owned, done, why == ""
 }
 
+// admit begins work. why is "" if it has begun, Fenced if the fence has passed, and another reason
+// if the ownership is not held and open.
 func (f *Fence) admit(ctx context.Context, o Ownership) (owned context.Context, done func(), why Refusal) {
 	h := f.stateOf(o)
 	if h == nil {

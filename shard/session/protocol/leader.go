@@ -19,8 +19,8 @@ type leader struct {
 	activation *activation
 	ability    *ability
 	assigner   *assigner
-	// creating are the slots whose Lease has to be created, open those for which the sessions have
-	// to be listed.
+	// creating are the slots whose Lease has to be created, open those for which the sessions have to
+	// be listed.
 	creating, open slotSet
 	// resigned is the time before which the session is no candidate for the leadership, because it
 	// could not do a leader's work.
