@@ -1,6 +1,7 @@
 package objectcache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -49,13 +50,13 @@ func (m *Mirror[T]) Add(obj any) error { return m.Update(obj) }
 
 // Update stores an object.
 func (m *Mirror[T]) Update(obj any) error {
-	_, err := m.put(obj)
+	_, err := m.put(obj, "")
 	return err
 }
 
-// put stores an object and returns its key. The object is not changed afterwards, because others
-// read it from then on.
-func (m *Mirror[T]) put(obj any) (types.NamespacedName, error) {
+// put stores an object of an event, with asOf "", or of a list of that version, and returns its
+// key. The object is not changed afterwards, because others read it from then on.
+func (m *Mirror[T]) put(obj any, asOf string) (types.NamespacedName, error) {
 	seen, err := Received[T](obj)
 	if err != nil {
 		return types.NamespacedName{}, err
@@ -64,12 +65,12 @@ func (m *Mirror[T]) put(obj any) (types.NamespacedName, error) {
 	if whole, decoded := seen.(T); decoded && m.Keep != nil {
 		kept, is := m.Keep(whole)
 		if !is {
-			m.Store.Delete(key, seen.GetResourceVersion())
+			m.Store.Delete(key, cmp.Or(asOf, seen.GetResourceVersion()))
 			return key, nil
 		}
 		seen = kept
 	}
-	m.Store.Put(seen, false)
+	m.Store.PutListed(seen, false, asOf)
 	return key, nil
 }
 
@@ -84,10 +85,10 @@ func (m *Mirror[T]) Delete(obj any) error {
 }
 
 // Replace stores a list, and removes the objects that are not in it.
-func (m *Mirror[T]) Replace(list []any, _ string) error {
+func (m *Mirror[T]) Replace(list []any, version string) error {
 	listed := map[types.NamespacedName]bool{}
 	for _, obj := range list {
-		key, err := m.put(obj)
+		key, err := m.put(obj, version)
 		if err != nil {
 			return err
 		}

@@ -201,17 +201,31 @@ func (o *Objects[T]) Len() int {
 // are not called for a silent object before it is announced, or no longer silent; if they know it,
 // it is removed for them.
 func (o *Objects[T]) Apply(obj T, silent bool) {
+	o.store(obj, silent, "")
+}
+
+// store is Apply of what an event shows, with asOf "", or a list of that version.
+func (o *Objects[T]) store(obj T, silent bool, asOf string) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
-	o.apply(obj, silent)()
+	o.apply(obj, silent, asOf)()
+}
+
+// isKnown reports whether the stored version of an object is that which was read, or a newer one.
+// asOf is the version of the consistent list that was read, "" for an event. Such a list shows an
+// older object than is stored, although it is newer than both, when etcd was restored meanwhile:
+// what is stored does not exist any more.
+func isKnown(read, stored metav1.Object, asOf string) bool {
+	order := objectversion.Compare(read.GetResourceVersion(), stored.GetResourceVersion())
+	return order == 0 || order < 0 && (asOf == "" || objectversion.Compare(asOf, stored.GetResourceVersion()) < 0)
 }
 
 // apply stores an object, and returns what calls the handlers. Its caller holds feeding until that
 // was called.
-func (o *Objects[T]) apply(obj T, silent bool) (report func()) {
+func (o *Objects[T]) apply(obj T, silent bool, asOf string) (report func()) {
 	key := Key(obj)
 	before, known := o.Get(key)
-	if known && objectversion.Compare(obj.GetResourceVersion(), before.GetResourceVersion()) <= 0 {
+	if known && isKnown(obj, before, asOf) {
 		return func() {}
 	}
 	_ = o.indexer.Add(obj) // never fails: the key of an object is its name

@@ -48,6 +48,13 @@ func TestObjectInThePlaceOfAnother(t *testing.T) {
 		"change of the same object": {
 			func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("old", "7")}, "9") }, []string{"1: old>old has old", "2: old>old has old"},
 		},
+		"list after etcd was restored": {
+			func(m *Mirror[*corev1.Pod]) { _ = m.Replace([]any{created("old", "4")}, "9") }, []string{"1: old>old has old", "2: old>old has old"},
+		},
+		"list after etcd was restored, with an object that is not kept": {func(m *Mirror[*corev1.Pod]) {
+			m.Keep = func(p *corev1.Pod) (*corev1.Pod, bool) { return p, false }
+			_ = m.Replace([]any{created("old", "4")}, "9")
+		}, []string{"1: old>- has nothing", "2: old>- has nothing"}},
 		"older": {func(m *Mirror[*corev1.Pod]) { _ = m.Update(created("new", "4")) }, nil},
 		"its deletion is late": {func(m *Mirror[*corev1.Pod]) {
 			_ = m.Update(created("new", "7"))
@@ -78,8 +85,11 @@ func TestObjectInThePlaceOfAnother(t *testing.T) {
 			s.Put(created("old", "5"), false)
 			var notes []string
 			note := func(who, before, after string) {
-				has, _ := s.Find(key("a"))
-				notes = append(notes, who+": "+before+">"+after+" has "+string(has.GetUID()))
+				found := "nothing"
+				if has, is := s.Find(key("a")); is {
+					found = string(has.GetUID())
+				}
+				notes = append(notes, who+": "+before+">"+after+" has "+found)
 			}
 			for _, who := range []string{"1", "2"} {
 				s.OnChange(func(before, after *corev1.Pod) { note(who, uid(before), uid(after)) })

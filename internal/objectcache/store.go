@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
 // Store stores all objects of a kind: those that can be decoded, and the others with their
@@ -44,25 +43,29 @@ func (s *Store[T]) part(namespace string, note func(begin, end func())) *Store[T
 // Put stores a version of an object, which is a T or a *decode.Failure, unless this version or a
 // newer one is stored. Handlers are called as with Objects.Apply; when the object was stored as one
 // of the other type, they see it removed there first.
-func (s *Store[T]) Put(obj metav1.Object, silent bool) {
+func (s *Store[T]) Put(obj metav1.Object, silent bool) { s.PutListed(obj, silent, "") }
+
+// PutListed is Put for an object of a consistent list of a version. It also replaces a newer
+// version of the object that the list would show if it existed: etcd was restored.
+func (s *Store[T]) PutListed(obj metav1.Object, silent bool, version string) {
 	switch seen := obj.(type) {
 	case *decode.Failure:
-		move(s.moving, s.Objects, s.Undecodable, seen, silent)
+		move(s.moving, s.Objects, s.Undecodable, seen, silent, version)
 	case T:
-		move(s.moving, s.Undecodable, s.Objects, seen, silent)
+		move(s.moving, s.Undecodable, s.Objects, seen, silent, version)
 	}
 }
 
 // move stores an object in to, and removes it from from. The handlers are called when moving is
 // released, so that they can read.
-func move[From, To metav1.Object](moving *sync.RWMutex, from *Objects[From], to *Objects[To], obj To, silent bool) {
+func move[From, To metav1.Object](moving *sync.RWMutex, from *Objects[From], to *Objects[To], obj To, silent bool, asOf string) {
 	key := Key(obj)
 	known, is := from.Get(key)
 	if !is {
-		to.Apply(obj, silent)
+		to.store(obj, silent, asOf)
 		return
 	}
-	if objectversion.Compare(obj.GetResourceVersion(), known.GetResourceVersion()) <= 0 {
+	if isKnown(obj, known, asOf) {
 		return
 	}
 	from.feeding.Lock()
@@ -71,7 +74,7 @@ func move[From, To metav1.Object](moving *sync.RWMutex, from *Objects[From], to 
 	defer to.feeding.Unlock()
 	moving.Lock()
 	removed := from.remove(key, "")
-	applied := to.apply(obj, silent)
+	applied := to.apply(obj, silent, asOf)
 	moving.Unlock()
 	removed()
 	applied()

@@ -65,6 +65,23 @@ func TestStoreKeepsTheNewestVersion(t *testing.T) {
 			t.Errorf("after version %s: %v, want version %s, stored once", step.put.GetResourceVersion(), got, step.version)
 		}
 	}
+	for _, step := range []struct {
+		put           metav1.Object
+		list, version string
+	}{
+		{child(6, false), "6", "7"}, // the list is older than what is stored
+		{child(6, false), "9", "6"}, // etcd was restored
+		{child(5, true), "9", "5"},
+		{child(4, false), "4", "5"},
+		{child(4, false), "5", "4"},
+		{child(7, false), "9", "7"},
+	} {
+		s.PutListed(step.put, false, step.list)
+		if got, ok := s.Find(key("a")); !ok || got.GetResourceVersion() != step.version || len(s.Each()) != 1 {
+			t.Errorf("after version %s in a list of version %s: %v, want version %s, stored once", step.put.GetResourceVersion(),
+				step.list, got, step.version)
+		}
+	}
 	s.Delete(key("a"), "6")
 	if count(s) != 1 {
 		t.Error("removed by an older version")

@@ -1,6 +1,7 @@
 package slotcache
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"sync"
@@ -87,10 +88,10 @@ type sink[T metav1.Object] struct {
 	*kind[T]
 	grant  *grant
 	synced func()
-	upTo   string // the newest version that it has received; what is deleted was received before
-	// past is, by slot, the newest version that the previous grant had received when this one took
-	// over. An event that is not newer was handled already, and its object may have been deleted
-	// since.
+	upTo   string // the version of the last event or list that it has received
+	// past is, by slot, the version of the last event that the previous grant had received when this
+	// one took over. An event that is not newer was handled already, and its object may have been
+	// deleted since.
 	past map[int]string
 }
 
@@ -115,23 +116,24 @@ func (s *sink[T]) Update(obj any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upTo = seen.GetResourceVersion()
-	s.apply(seen)
+	s.apply(seen, "")
 	return nil
 }
 
 // apply stores an object of one of the grant's slots, if the events of that slot are taken from
-// this grant; s.mu is held. The watches also show objects of slots that were dropped: an object
-// that gets the label of one has left.
-func (s *sink[T]) apply(obj metav1.Object) {
-	slot := slotOf(obj)
+// this grant; s.mu is held. asOf is the version of the list that shows it, "" for an event. The
+// watches also show objects of slots that were dropped: an object that gets the label of one has
+// left.
+func (s *sink[T]) apply(obj metav1.Object, asOf string) {
+	slot, version := slotOf(obj), cmp.Or(asOf, obj.GetResourceVersion())
 	if s.holder[slot] != s {
-		s.left(obj, obj.GetResourceVersion())
+		s.left(obj, version)
 		return
 	}
-	if objectversion.Compare(obj.GetResourceVersion(), s.past[slot]) <= 0 {
+	if objectversion.Compare(version, s.past[slot]) <= 0 {
 		return
 	}
-	s.store.Put(obj, !s.opened[slot])
+	s.store.PutListed(obj, !s.opened[slot], asOf)
 }
 
 // left removes an object, unless it is in a slot of another grant by now, or a newer version than
@@ -151,7 +153,8 @@ func (s *sink[T]) Delete(obj any) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.left(seen, seen.GetResourceVersion())
+	s.upTo = seen.GetResourceVersion()
+	s.left(seen, s.upTo)
 	return nil
 }
 
@@ -179,7 +182,7 @@ func (s *sink[T]) replace(list []metav1.Object, version string) {
 	listed := map[types.NamespacedName]bool{}
 	for _, obj := range list {
 		listed[objectcache.Key(obj)] = true
-		s.apply(obj)
+		s.apply(obj, version)
 	}
 	for slot, holder := range s.holder {
 		if holder != s {
