@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
 // Patcher is the part of a typed client that a Committer needs.
@@ -93,6 +94,9 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 	}
 	next, err := c.client(on.GetNamespace()).Patch(ctx, on.GetName(), types.MergePatchType, data, metav1.PatchOptions{}, subresource...)
 	if err != nil {
+		if apierrors.IsConflict(err) && c.remembers(on) {
+			c.forgetIfRestored(ctx, on)
+		}
 		return on, fmt.Errorf("patch %s/%s: %w", on.GetNamespace(), on.GetName(), err)
 	}
 	if next.GetResourceVersion() == on.GetResourceVersion() {
@@ -106,6 +110,21 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 		c.versions.Wrote(on, next)
 	}
 	return next, nil
+}
+
+// forgetIfRestored forgets what this process wrote last of an object, if the API server has an
+// older version: etcd was restored, and the informer would never catch up. A patch without a
+// change reads the object. If it fails, the next conflict repeats it.
+func (c *Committer[T]) forgetIfRestored(ctx context.Context, written T) {
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": written.GetUID()}})
+	if err != nil {
+		return // never: a UID can be encoded
+	}
+	live, err := c.client(written.GetNamespace()).Patch(ctx, written.GetName(), types.MergePatchType, data, metav1.PatchOptions{})
+	if err == nil && live.GetUID() == written.GetUID() &&
+		objectversion.Compare(live.GetResourceVersion(), written.GetResourceVersion()) < 0 {
+		c.Forget(written.GetUID())
+	}
 }
 
 // noManagers removes the record of which client has written which field: the API server keeps none

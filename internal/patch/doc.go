@@ -14,7 +14,8 @@
 //   - Fields that the typed object does not have (of a newer version) are not changed.
 //   - Newest returns this process' own last write of an object until the informer has caught up, so
 //     that a controller never decides on an object older than what it wrote. What an API server
-//     returns instead of the object is not remembered, nor what is more than AtMost.
+//     returns instead of the object is not remembered, nor what is more than AtMost, nor, after a
+//     conflict, what etcd has lost in a restore.
 //   - IsOwn reports whether an event is about a version that the Committer wrote itself.
 //
 // Not guaranteed: that both patches take effect. The first may succeed and the second fail; then

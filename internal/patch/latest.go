@@ -101,6 +101,15 @@ func (l *Latest[T]) newerThan(obj T) (version string, isNewer bool) {
 	return own.GetResourceVersion(), true
 }
 
+// remembers reports whether an object is what this process wrote last, and the informer does not
+// show it yet.
+func (l *Latest[T]) remembers(obj T) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	own, known := l.written[obj.GetUID()]
+	return known && own.GetResourceVersion() == obj.GetResourceVersion()
+}
+
 // Wrote records an object that a write of this process returned. A Committer calls it itself.
 func (l *Latest[T]) Wrote(obj T) {
 	l.mu.Lock()
