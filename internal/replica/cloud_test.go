@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
@@ -58,8 +60,24 @@ func (t *trial) boot() {
 	t.cloud.Change(func(all []*fakecloud.Resource) {
 		for _, v := range all {
 			if !v.Joined && v.Live() && !time.Now().Before(v.Boots) {
-				v.Joined = true
-				t.join(t.targetOf(v.Namespace), v.ID, v.NodeName)
+				v.Joined = t.join(t.targetOf(v.Namespace), v.ID, v.NodeName)
+			}
+		}
+	})
+}
+
+// deleteLeftNodes deletes the Nodes of VMs that have ended and belonged to no Machine, as a cloud
+// controller manager does: the sweep of orphans does not. Until then no other VM can join by their
+// name.
+func (t *trial) deleteLeftNodes() {
+	t.cloud.Change(func(all []*fakecloud.Resource) {
+		for _, v := range all {
+			node, stored := t.target.Get("nodes", "", v.NodeName), t.control.Get("machines", v.Namespace, v.Machine)
+			if v.Live() || node == nil || stored != nil && stored.GetUID() == v.MachineUID {
+				continue
+			}
+			if providerIDOf(node) == v.ID {
+				t.target.Delete("nodes", "", v.NodeName)
 			}
 		}
 	})
@@ -73,10 +91,11 @@ func (t *trial) targetOf(namespace string) *apiserver.Server {
 	return t.target
 }
 
-// join creates a Node, unless one was restored: the kubelet uses the Node of its name.
-func (t *trial) join(cluster *apiserver.Server, providerID, name string) {
-	if cluster.Get("nodes", "", name) != nil {
-		return
+// join creates a Node, unless one was restored: the kubelet uses the Node of its name. It reports
+// whether that is the Node of this VM.
+func (t *trial) join(cluster *apiserver.Server, providerID, name string) (isOwn bool) {
+	if stored := cluster.Get("nodes", "", name); stored != nil {
+		return providerIDOf(stored) == providerID
 	}
 	at := time.Now().UTC().Format(time.RFC3339)
 	condition := func(kind, status string) any {
@@ -88,4 +107,11 @@ func (t *trial) join(cluster *apiserver.Server, providerID, name string) {
 			condition("Ready", "True"), condition("MemoryPressure", "False"), condition("DiskPressure", "False"), condition("PIDPressure", "False"),
 		}},
 	})
+	return true
+}
+
+// providerIDOf returns the provider ID of a Node or a Machine.
+func providerIDOf(obj *apiserver.Object) string {
+	id, _, _ := unstructured.NestedString(obj.Object, "spec", "providerID")
+	return id
 }

@@ -296,7 +296,7 @@ func (t *trial) changeSome() {
 		t.logf("a user rolls %s", r.key())
 		t.control.Edit("machinedeployments", r.namespace, r.name, func(u *unstructured.Unstructured) {
 			r.version = fmt.Sprint(u.GetGeneration())
-			_ = unstructured.SetNestedField(u.Object, r.version, "spec", "template", "metadata", "annotations", "version")
+			r.setVersion(u)
 		})
 		r.changed = time.Now()
 	default:

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
 )
@@ -98,6 +96,9 @@ func (t *trial) applyRoots() {
 	for _, r := range t.sortedRoots() {
 		stored := t.control.Get("machinedeployments", r.namespace, r.name)
 		t.putRoot(r.namespace, r.name, r.replicas).away = stored != nil && stored.GetDeletionTimestamp() != nil
+		if r.version != "" {
+			t.control.Edit("machinedeployments", r.namespace, r.name, r.setVersion) // which the backup may not have
+		}
 	}
 	for _, set := range t.control.List("machinesets") { // of roots that were deleted and to be created again
 		if len(set.GetOwnerReferences()) == 0 && t.roots[set.GetNamespace()+"/"+set.GetLabels()["root"]] == nil {
@@ -114,7 +115,7 @@ func (t *trial) deleteLostMachines() {
 		live[string(v.MachineUID)] = true
 	}
 	for _, o := range t.control.List("machines") {
-		providerID, _, _ := unstructured.NestedString(o.Object, "spec", "providerID")
+		providerID := providerIDOf(o)
 		if providerID != "" && !live[string(o.GetUID())] && o.GetDeletionTimestamp() == nil {
 			t.logf("a user deletes machine %s, whose VM has ended", o.GetName())
 			t.control.Delete("machines", o.GetNamespace(), o.GetName())

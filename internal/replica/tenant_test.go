@@ -53,7 +53,7 @@ func (t *trial) forge() {
 		return
 	}
 	victim := nodes[t.random.IntN(len(nodes))]
-	providerID, _, _ := unstructured.NestedString(victim.Object, "spec", "providerID")
+	providerID := providerIDOf(victim)
 	t.forged++
 	name := []string{fmt.Sprint("forged-", t.forged), victim.GetName()}[t.random.IntN(2)]
 	if t.control.Get("machines", forger, name) != nil {
@@ -134,7 +134,7 @@ func (t *trial) checkNodes() {
 		vms[v.ID] = v
 	}
 	for _, node := range t.target.List("nodes") {
-		providerID, _, _ := unstructured.NestedString(node.Object, "spec", "providerID")
+		providerID := providerIDOf(node)
 		v, known := vms[providerID]
 		ref, bound := v1alpha1.MachineOf(node)
 		switch {

@@ -204,6 +204,7 @@ func (t *trial) alive() []*process {
 func (t *trial) collect() {
 	t.orphan()
 	t.approve()
+	t.deleteLeftNodes()
 	t.recreate()
 	uids := map[string]bool{}
 	for _, resource := range []string{"machinedeployments", "machinesets"} {
@@ -291,6 +292,11 @@ type root struct {
 }
 
 func (r *root) key() string { return r.namespace + "/" + r.name }
+
+// setVersion sets the version of a MachineDeployment's template.
+func (r *root) setVersion(u *unstructured.Unstructured) {
+	_ = unstructured.SetNestedField(u.Object, r.version, "spec", "template", "metadata", "annotations", "version") // they are objects
+}
 
 // putRoot creates or changes a MachineDeployment.
 func (t *trial) putRoot(namespace, name string, replicas int) *root {
