@@ -72,11 +72,11 @@ func (t *trial) boot() {
 func (t *trial) deleteLeftNodes() {
 	t.cloud.Change(func(all []*fakecloud.Resource) {
 		for _, v := range all {
-			node, stored := t.target.Get("nodes", "", v.NodeName), t.control.Get("machines", v.Namespace, v.Machine)
-			if v.Live() || node == nil || stored != nil && stored.GetUID() == v.MachineUID {
+			if v.Live() {
 				continue
 			}
-			if providerIDOf(node) == v.ID {
+			node, stored := t.target.Get("nodes", "", v.NodeName), t.control.Get("machines", v.Namespace, v.Machine)
+			if node != nil && providerIDOf(node) == v.ID && (stored == nil || stored.GetUID() != v.MachineUID) {
 				t.target.Delete("nodes", "", v.NodeName)
 			}
 		}

@@ -100,11 +100,7 @@ func (t *trial) applyRoots() {
 			t.control.Edit("machinedeployments", r.namespace, r.name, r.setVersion) // which the backup may not have
 		}
 	}
-	for _, set := range t.control.List("machinesets") { // of roots that were deleted and to be created again
-		if len(set.GetOwnerReferences()) == 0 && t.roots[set.GetNamespace()+"/"+set.GetLabels()["root"]] == nil {
-			t.control.Delete("machinesets", set.GetNamespace(), set.GetName())
-		}
-	}
+	t.deleteLeftSets()
 }
 
 // deleteLostMachines deletes the machines whose VM has ended since the backup: docs/limits.md

@@ -346,6 +346,17 @@ func (t *trial) deleteRoot(r *root) {
 	delete(t.roots, r.key())
 	t.logf("a user deletes %s", r.key())
 	t.control.Delete("machinedeployments", r.namespace, r.name)
+	t.deleteLeftSets()
+}
+
+// deleteLeftSets has a user delete the MachineSets of MachineDeployments that were deleted, if they
+// were orphaned earlier, and no MachineDeployment has adopted them since.
+func (t *trial) deleteLeftSets() {
+	for _, set := range t.control.List("machinesets") {
+		if len(set.GetOwnerReferences()) == 0 && t.roots[set.GetNamespace()+"/"+set.GetLabels()["root"]] == nil {
+			t.control.Delete("machinesets", set.GetNamespace(), set.GetName())
+		}
+	}
 }
 
 // createNamespace creates a Namespace.
