@@ -13,6 +13,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -207,6 +208,53 @@ func TestWatches(t *testing.T) {
 		if !apierrors.IsResourceExpired(err) {
 			t.Errorf("a watch from before the compaction: %v", err)
 		}
+	})
+}
+
+// Watches of built-in kinds and of metadata show objects in protobuf, as an API server's do.
+func TestWatchesInProtobuf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New("s", time.Now)
+		core, _, names := reach(t, s)
+		node := func(zone string) map[string]any {
+			return map[string]any{
+				"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node", "labels": map[string]any{"zone": zone}},
+				"spec": map[string]any{"providerID": "id"},
+			}
+		}
+		options := metav1.ListOptions{LabelSelector: "zone=a", AllowWatchBookmarks: true}
+		whole, err1 := core.CoreV1().Nodes().Watch(t.Context(), options)
+		partial, err2 := names.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Watch(t.Context(), options)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		for _, zone := range []string{"a", "a", "b"} {
+			if _, err := s.Put("nodes", node(zone)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(90 * time.Second) // a bookmark is sent after one minute
+		for _, want := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark} {
+			shown, metadata := <-whole.ResultChan(), <-partial.ResultChan()
+			n, isNode := shown.Object.(*corev1.Node)
+			m, isPartial := metadata.Object.(*metav1.PartialObjectMetadata)
+			if !isNode || !isPartial || shown.Type != want || metadata.Type != want || n.ResourceVersion != m.ResourceVersion || m.Name != n.Name ||
+				want != watch.Bookmark && n.Spec.ProviderID != "id" {
+				t.Errorf("got %v and %v, want %s of the Node and of its metadata", shown, metadata, want)
+			}
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/nodes?watch=1", nil)
+		r.Header.Set("Accept", runtime.ContentTypeProtobuf)
+		answer, err := s.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close() //nolint:errcheck // it does not fail
+		if got := answer.Header.Get("Content-Type"); !strings.HasPrefix(got, runtime.ContentTypeProtobuf) {
+			t.Errorf("the content type is %q, want protobuf", got)
+		}
+		whole.Stop()
+		partial.Stop()
 	})
 }
 

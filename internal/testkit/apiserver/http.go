@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -110,7 +111,11 @@ func (s *Server) many(r *http.Request, t target) *http.Response {
 		if err != nil {
 			return refusal(r, err)
 		}
-		return answer(r, http.StatusOK, body)
+		a := answer(r, http.StatusOK, body)
+		if body.binary {
+			a.Header.Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
+		}
+		return a
 	}
 	list, err := s.page(t, selected, query)
 	if err != nil {
@@ -143,7 +148,7 @@ func (s *Server) page(t target, selected selection, query url.Values) ([]byte, e
 	var list bytes.Buffer
 	apiVersion, kind := t.group.String(), t.kind.name+"List"
 	if selected.partial {
-		apiVersion, kind = metav1.SchemeGroupVersion.String(), "PartialObjectMetadataList"
+		apiVersion, kind = metav1.SchemeGroupVersion.String(), partialKind+"List"
 	}
 	fmt.Fprintf(&list, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d","continue":%q},"items":[`,
 		kind, apiVersion, p.revision, token)
@@ -161,7 +166,7 @@ func isWatch(query url.Values) bool { return query.Get("watch") == "true" || que
 
 // isPartial reports whether a client requests metadata only.
 func isPartial(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+	return strings.Contains(r.Header.Get("Accept"), "as="+partialKind)
 }
 
 func answer(r *http.Request, status int, body io.ReadCloser) *http.Response {

@@ -21,7 +21,11 @@ type Object struct {
 	labels  labels.Set
 	raw     []byte
 	partial func() []byte // as PartialObjectMetadata
+	// binary and binaryPartial are raw and partial in protobuf.
+	binary, binaryPartial func() ([]byte, error)
 }
+
+const partialKind = "PartialObjectMetadata"
 
 // newObject creates an object of a document, which must not be changed any more. On the wire its
 // kind is first, as an API server writes it.
@@ -38,10 +42,12 @@ func newObject(u *unstructured.Unstructured) (*Object, error) {
 	o := &Object{Unstructured: *u, key: key, labels: u.GetLabels(), raw: raw}
 	o.partial = sync.OnceValue(func() []byte {
 		raw, _ := json.Marshal(map[string]any{ // it was encoded before
-			"kind": "PartialObjectMetadata", "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": o.Object["metadata"],
+			"kind": partialKind, "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": o.Object["metadata"],
 		})
 		return raw
 	})
+	o.binary = sync.OnceValues(func() ([]byte, error) { return protobufOf(o.raw) })
+	o.binaryPartial = sync.OnceValues(func() ([]byte, error) { return protobufOf(o.partial()) })
 	return o, nil
 }
 
@@ -51,6 +57,14 @@ func (o *Object) bytes(partial bool) []byte {
 		return o.partial()
 	}
 	return o.raw
+}
+
+// inProtobuf is the object on the wire, in protobuf. Errors: it is of no built-in kind.
+func (o *Object) inProtobuf(partial bool) ([]byte, error) {
+	if partial {
+		return o.binaryPartial()
+	}
+	return o.binary()
 }
 
 // selection has the selectors of a list or a watch.

@@ -28,9 +28,10 @@ type Events struct {
 	era      <-chan struct{}
 	until    time.Time // the end of the watch; zero for none
 	bookmark bool
-	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns a
-	// channel that is closed when reading may continue, and after what time the connection breaks; it
-	// returns nil when reading may continue now. Both are set before the body is read.
+	binary   bool // shows objects in protobuf
+	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns
+	// a channel that is closed when reading may continue, and after what time the connection
+	// breaks; it returns nil when reading may continue now. Both are set before the body is read.
 	Lag   func(at time.Time) time.Time
 	Delay func() (delayed <-chan struct{}, atMost time.Duration)
 
@@ -49,6 +50,7 @@ func (s *Server) watch(r *http.Request, t target, selected selection, query url.
 	w := &Events{
 		server: s, target: t, selected: selected, ctx: r.Context(), era: s.era, closed: make(chan struct{}),
 		bookmark: query.Get("allowWatchBookmarks") == "true", Delay: s.untilBack,
+		binary: getsProtobuf(r, t, selected.partial),
 	}
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil {
 		w.until = s.now().Add(time.Duration(seconds) * time.Second)
@@ -68,30 +70,55 @@ func (s *Server) watch(r *http.Request, t target, selected selection, query url.
 	}
 	w.next = s.revision
 	for _, o := range s.selected(t.resource, selected) {
-		w.put(watch.Added, o.bytes(selected.partial))
+		if err := w.put(watch.Added, o); err != nil {
+			return nil, err
+		}
 	}
 	if streams {
-		w.putBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		if err := w.putBookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}); err != nil {
+			return nil, err
+		}
 	}
 	s.watches++
 	return w, nil
 }
 
-func (e *Events) put(kind watch.EventType, object []byte) {
+// put adds an event. Errors: the client accepts protobuf, and the object cannot be encoded so.
+func (e *Events) put(kind watch.EventType, o *Object) error {
+	if !e.binary {
+		e.putJSON(kind, o.bytes(e.selected.partial))
+		return nil
+	}
+	object, err := o.inProtobuf(e.selected.partial)
+	if err != nil {
+		return err
+	}
+	return writeEvent(&e.rest, kind, object)
+}
+
+func (e *Events) putJSON(kind watch.EventType, object []byte) {
 	fmt.Fprintf(&e.rest, `{"type":%q,"object":%s}`+"\n", kind, object)
 }
 
-func (e *Events) putBookmark(annotations map[string]string) {
+func (e *Events) putBookmark(annotations map[string]string) error {
 	note := ""
 	for key, value := range annotations {
 		note = fmt.Sprintf(`,"annotations":{%q:%q}`, key, value)
 	}
 	apiVersion, kind := e.target.group.String(), e.target.kind.name
 	if e.selected.partial {
-		apiVersion, kind = metav1.SchemeGroupVersion.String(), "PartialObjectMetadata"
+		apiVersion, kind = metav1.SchemeGroupVersion.String(), partialKind
 	}
-	e.put(watch.Bookmark,
-		fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}`, kind, apiVersion, e.next, note))
+	object := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"%s}}`, kind, apiVersion, e.next, note)
+	if !e.binary {
+		e.putJSON(watch.Bookmark, object)
+		return nil
+	}
+	object, err := protobufOf(object)
+	if err != nil {
+		return err
+	}
+	return writeEvent(&e.rest, watch.Bookmark, object)
 }
 
 // Close ends the watch.
@@ -174,7 +201,7 @@ func (e *Events) wait() error {
 		return err
 	}
 	if e.bookmark && idle == bookmarkEvery && !isClosed(changed) {
-		e.putBookmark(nil)
+		return e.putBookmark(nil)
 	}
 	return nil
 }
@@ -232,13 +259,11 @@ func (e *Events) send(c change) error {
 	was, is := e.selected.selects(c.before), e.selected.selects(c.after)
 	switch {
 	case was && is:
-		e.put(watch.Modified, c.after.bytes(e.selected.partial))
+		return e.put(watch.Modified, c.after)
 	case is:
-		e.put(watch.Added, c.after.bytes(e.selected.partial))
-	default: // it was deleted, or it left the selection: what is shown is the object of before
-		e.put(watch.Deleted, c.gone().bytes(e.selected.partial))
+		return e.put(watch.Added, c.after)
 	}
-	return nil
+	return e.put(watch.Deleted, c.gone()) // it was deleted, or it left the selection: what is shown is the object of before
 }
 
 // pause waits for a channel to be closed, or for so long; 0 means without limit. Errors: the watch
