@@ -31,6 +31,10 @@ var (
 		"and for each number of MachineDeployments at rest, rest-of-N.pprof; empty for none")
 )
 
+// workNamespaces is how many namespaces TestWorkOfReplicas has: a replica emits 1,000 Events for
+// one, and 20 in a second, so that a fleet of one would emit fewer than others.
+const workNamespaces = 16
+
 // TestWorkOfReplicas: what a fleet requests for each machine does not depend on the number of its
 // replicas. With -work-profiles it shows what each replica computes.
 func TestWorkOfReplicas(t *testing.T) {
@@ -66,7 +70,10 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTrial(t, o, 1, nil)
 		defer r.end()
-		r.createClass("a")
+		namespaceOf := func(i int) string { return fmt.Sprint("work-", i%workNamespaces) }
+		for i := range workNamespaces {
+			r.createClass(namespaceOf(i))
+		}
 		for i := range replicas {
 			r.start(fmt.Sprint("fleet-", i))
 		}
@@ -85,6 +92,8 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 			switch {
 			case strings.Contains(q.path, "/events"):
 				requests["Events"]++
+			case h.URL.Query().Has("dryRun"): // reads a token: a replica does not know those of machines that it took over
+				requests[q.place+" "+gets]++
 			case !strings.Contains(q.path, "/leases"):
 				requests[q.place+" "+q.kind]++
 			}
@@ -99,17 +108,17 @@ func requestsOfFleet(t *testing.T, replicas int) (requests map[string]int) {
 			count.begin()
 		}
 		for i := range *roots {
-			r.createRoot(&root{namespace: "a", name: fmt.Sprint("d-", i), replicas: *sizeOf, surge: 10})
+			r.createRoot(&root{namespace: namespaceOf(i), name: fmt.Sprint("d-", i), replicas: *sizeOf, surge: 10})
 		}
 		r.waitCheaply("machines run", func() bool { return r.running("") == machines })
 		phase("created")
 		for i := range *roots {
-			r.relabelTemplate("a", fmt.Sprint("d-", i), "2")
+			r.relabelTemplate(namespaceOf(i), fmt.Sprint("d-", i), "2")
 		}
 		r.waitCheaply("machines are replaced", func() bool { return r.running("2") == machines && len(r.control.List("machines")) == machines })
 		phase("replaced")
 		for i := range *roots {
-			r.control.Delete("machinedeployments", "a", fmt.Sprint("d-", i))
+			r.control.Delete("machinedeployments", namespaceOf(i), fmt.Sprint("d-", i))
 		}
 		r.waitCheaply("machines are gone", func() bool { return len(r.control.List("machines"))+len(r.control.List("machinesets")) == 0 })
 		phase("deleted")
