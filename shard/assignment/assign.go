@@ -201,6 +201,9 @@ func (b *board) fillNewcomers() {
 	if !slices.Contains(newcomer, true) {
 		return
 	}
+	for r, is := range newcomer {
+		b.replicas[r].awaitsLoad = is && b.willGetLoad(r)
+	}
 	budget := b.joinBudget()
 	for s := range b.slots {
 		slot := &b.slots[s]
@@ -225,6 +228,20 @@ func (b *board) fillNewcomers() {
 		}
 		b.move(s, r, Joined)
 	}
+}
+
+// willGetLoad reports whether there is a slot with machines for a newcomer that has not stayed for
+// Window since it moved. Until it has, the newcomer gets so few slots without machines that it
+// still is one then; otherwise it would get no load before RestFor.
+func (b *board) willGetLoad(r int) bool {
+	for s := range b.slots {
+		slot := &b.slots[s]
+		if slot.Weight > 0 && slot.at != none && b.within(slot, b.config.Window) && b.fits(slot, r) &&
+			b.with(slot, r) <= b.config.EvenBelow*b.mean {
+			return true
+		}
+	}
+	return false
 }
 
 // nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a

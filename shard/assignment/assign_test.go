@@ -296,6 +296,66 @@ func TestTheTableChooses(t *testing.T) {
 	}
 }
 
+// TestNewcomersGetLoadThatHasJustMoved has three replicas join while all slots with machines have
+// just moved, as they do while machines are created: they get machines when these slots may move
+// again, and their share of all slots.
+func TestNewcomersGetLoadThatHasJustMoved(t *testing.T) {
+	f := newFleet(256, "a", "b", "c")
+	f.settle(t)
+	shares := func() (slots map[string]int, weights map[string]int64) {
+		slots, weights = map[string]int{}, map[string]int64{}
+		for _, s := range f.Slots {
+			slots[s.Assigned]++
+			weights[s.Assigned] += s.Weight
+		}
+		return slots, weights
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		for range 2 {
+			i := slices.IndexFunc(f.Slots, func(s Slot) bool { return s.Assigned == name && s.Weight == 0 })
+			f.Slots[i].Weight, f.Slots[i].Moved = 10, f.Now
+		}
+	}
+	f.Now += f.config.Window / 2
+	f.join("d", "e", "f")
+	f.plan()
+	if slots, weights := shares(); weights["d"]+weights["e"]+weights["f"] > 0 || slots["d"] == 0 {
+		t.Errorf("at once: %v slots, weights %v, want slots without machines for the newcomers", slots, weights)
+	}
+	f.Now += f.config.Window / 2
+	f.plan()
+	slots, weights := shares()
+	for _, name := range []string{"d", "e", "f"} {
+		if weights[name] != 10 || slots[name] < 40 {
+			t.Errorf("after the window: %v slots, weights %v, want 10 and 40 of the 256 slots at least for %s", slots, weights, name)
+		}
+	}
+	if moves := f.settle(t); len(moves) > 0 {
+		t.Errorf("%d slots move later, want none", len(moves))
+	}
+}
+
+// TestNewcomersDoNotWaitForNothing: slots that have just moved, but have no machines or too many,
+// leave a newcomer its share of the slots at once.
+func TestNewcomersDoNotWaitForNothing(t *testing.T) {
+	for _, weight := range []int64{0, 1000} {
+		f := newFleet(64, "a")
+		f.settle(t)
+		f.Slots[0].Weight, f.Slots[0].Moved = weight, f.Now
+		f.join("b")
+		f.plan()
+		got := 0
+		for _, s := range f.Slots {
+			if s.Assigned == "b" {
+				got++
+			}
+		}
+		if got < 24 {
+			t.Errorf("a slot with %d machines has moved: the newcomer gets %d of 64 slots, want 24 at least", weight, got)
+		}
+	}
+}
+
 // TestNotAcquiredSlotMoves moves a slot to b, which rests, from a, which holds all the other slots
 // or none. If a holds none, it is less busy than b, and the table names it for some of the slots:
 // it must not be assigned again what it does not take.

@@ -54,6 +54,9 @@ type replica struct {
 	held []int
 	// misses is true if it does not take a slot: it is then assigned no other by choice.
 	misses bool
+	// awaitsLoad is true of a newcomer that will get slots with machines when these have stayed for
+	// Window.
+	awaitsLoad bool
 }
 
 func newBoard(c Config, w World) *board {
@@ -193,7 +196,17 @@ func (b *board) improves(s *slot, r int) bool {
 
 // mayJoin reports whether the slot may move to a newcomer.
 func (b *board) mayJoin(s *slot, r int) bool {
-	return s.why == "" && !b.within(s, b.config.Window) && b.mayReceive(s, r) && b.improves(s, r)
+	return b.fits(s, r) && !b.within(s, b.config.Window) && (s.Weight > 0 || !b.replicas[r].awaitsLoad || !b.isHalfFull(r))
+}
+
+// fits reports whether a newcomer may get the slot, at once or when the slot has stayed for Window.
+func (b *board) fits(s *slot, r int) bool {
+	return s.why == "" && b.mayReceive(s, r) && b.improves(s, r)
+}
+
+// isHalfFull reports whether with one more slot a replica has too many for a newcomer.
+func (b *board) isHalfFull(r int) bool {
+	return float64(b.replicas[r].slots+1) >= newcomerBelow*b.fairSlots(r)
 }
 
 // mayMove reports whether the slot may move for load.
