@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // The actions on a process; see Do.
@@ -16,8 +17,8 @@ const (
 	Start = "start"
 	// Stop is SIGTERM, with 30 s of grace for replicas. It stays ended.
 	Stop = "stop"
-	// Crash ends it at once, and a replica is restarted as by a kubelet: immediately at first, later
-	// after a back-off.
+	// Crash ends it at once, and a replica is restarted as by a kubelet: immediately at first,
+	// later after a back-off.
 	Crash = "crash"
 	// Pause is SIGSTOP.
 	Pause   = "pause"
@@ -133,11 +134,15 @@ func (l *Lab) Save(ctx context.Context, file string) error {
 	return l.send(ctx, http.MethodPost, "/v1/etcd/save", map[string]any{"file": file}, nil)
 }
 
+// away is for how long the API servers are away in a restore: longer than the fence, as
+// docs/limits.md requires.
+const away = 10 * time.Second
+
 // Restore restores the snapshot of Save, and waits for the control plane, which is restarted.
 // Revisions are used a second time, unless they are raised by bump: watches that continue from a
 // lost one miss new changes.
 func (l *Lab) Restore(ctx context.Context, file string, bump uint64) error {
-	return l.send(ctx, http.MethodPost, "/v1/etcd/restore", map[string]any{"file": file, "bumpRevision": bump}, nil)
+	return l.send(ctx, http.MethodPost, "/v1/etcd/restore", map[string]any{"file": file, "bumpRevision": bump, "away": away}, nil)
 }
 
 // send sends a request to the launcher.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,9 +20,12 @@ import (
 type Snapshot struct {
 	// File is an absolute path. A snapshot creates it, and does not overwrite one.
 	File string `json:"file"`
-	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice, and
-	// watches that continue from a lost revision miss changes, as after incorrect restores.
+	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice,
+	// and watches that continue from a lost revision miss changes, as after incorrect restores.
 	BumpRevision uint64 `json:"bumpRevision,omitempty"`
+	// Away is for how long a restore keeps the API servers away at least. Within the fence of a
+	// fleet, 9 s, its replicas act on restored objects by what they know from before.
+	Away time.Duration `json:"away,omitempty"`
 }
 
 // Save saves the content of etcd, of all clusters.
@@ -55,6 +59,11 @@ func (l *Launcher) Restore(ctx context.Context, s Snapshot) error {
 	}
 	if err := errors.Join(os.RemoveAll(data), os.Rename(restored, data)); err != nil {
 		return fmt.Errorf("putting the snapshot in etcd's place: %w", err)
+	}
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("keeping the API servers away for %s: %w", s.Away, context.Cause(ctx))
+	case <-l.clock.After(s.Away):
 	}
 	if err := l.supervisor.Start(controlplane.EtcdName); err != nil {
 		return err

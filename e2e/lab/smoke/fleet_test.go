@@ -76,7 +76,7 @@ func testSnapshot(t *testing.T, l lab) {
 	l.run(t, "snapshot", file)
 	create("after")
 	// The revision is raised, so that the Nodes of other tests keep working.
-	l.run(t, "restore", file, "--bump-revision=1000000")
+	l.run(t, "restore", file, "--bump-revision=1000000", "--away=0s")
 	if _, err := maps.Get(t.Context(), "before", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}

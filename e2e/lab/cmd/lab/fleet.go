@@ -122,14 +122,13 @@ func (c *invocation) snapshot(ctx context.Context) error {
 	return nil
 }
 
-func (c *invocation) restore(ctx context.Context, bump uint64) error {
-	file, err := filepath.Abs(c.args[0])
-	if err != nil {
+func (c *invocation) restore(ctx context.Context, s launcher.Snapshot) (err error) {
+	if s.File, err = filepath.Abs(c.args[0]); err != nil {
 		return fmt.Errorf("the path of the snapshot: %w", err)
 	}
-	if err := c.client().Restore(ctx, launcher.Snapshot{File: file, BumpRevision: bump}); err != nil {
+	if err := c.client().Restore(ctx, s); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.out, "restored etcd from", file, "and the control plane is ready")
+	fmt.Fprintln(c.out, "restored etcd from", s.File, "and the control plane is ready")
 	return nil
 }

@@ -105,7 +105,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "restore":
 		bump := c.flags.Uint64("bump-revision", 0,
 			"how much to `raise` etcd's revision, as recommended; without it lost revisions are used again")
-		return c.run(args, 1, 1, func() error { return c.restore(ctx, *bump) })
+		away := c.flags.Duration("away", 10*time.Second,
+			"for how `long` the API servers are away at least; less than the fence of the fleet, 9 s, is what its limits exclude")
+		return c.run(args, 1, 1, func() error { return c.restore(ctx, launcher.Snapshot{BumpRevision: *bump, Away: *away}) })
 	case "serve": // started by up
 		return c.run(args, 0, 0, func() error { return serve(ctx, c.options) })
 	case "light": // started by serve
