@@ -17,8 +17,8 @@ const (
 	Start = "start"
 	// Stop is SIGTERM, with 30 s of grace for replicas. It stays ended.
 	Stop = "stop"
-	// Crash ends it at once, and a replica is restarted as by a kubelet: immediately at first,
-	// later after a back-off.
+	// Crash ends it at once, and a replica is restarted as by a kubelet: immediately at first, later
+	// after a back-off.
 	Crash = "crash"
 	// Pause is SIGSTOP.
 	Pause   = "pause"

@@ -20,8 +20,8 @@ import (
 type Snapshot struct {
 	// File is an absolute path. A snapshot creates it, and does not overwrite one.
 	File string `json:"file"`
-	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice,
-	// and watches that continue from a lost revision miss changes, as after incorrect restores.
+	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice, and
+	// watches that continue from a lost revision miss changes, as after incorrect restores.
 	BumpRevision uint64 `json:"bumpRevision,omitempty"`
 	// Away is for how long a restore keeps the API servers away at least. Within the fence of a
 	// fleet, 9 s, its replicas act on restored objects by what they know from before.

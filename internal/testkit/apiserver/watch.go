@@ -29,9 +29,9 @@ type Events struct {
 	until    time.Time // the end of the watch; zero for none
 	bookmark bool
 	binary   bool // shows objects in protobuf
-	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns
-	// a channel that is closed when reading may continue, and after what time the connection
-	// breaks; it returns nil when reading may continue now. Both are set before the body is read.
+	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns a
+	// channel that is closed when reading may continue, and after what time the connection breaks; it
+	// returns nil when reading may continue now. Both are set before the body is read.
 	Lag   func(at time.Time) time.Time
 	Delay func() (delayed <-chan struct{}, atMost time.Duration)
 
