@@ -1,15 +1,20 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/fakecloud"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/targettest"
 )
 
 // The Node of another VM has the machine's name, so that its VM cannot join. The machine reports
@@ -43,6 +48,53 @@ func TestNodeOfAnotherVMHasTheName(t *testing.T) {
 					t.Errorf("the machine reports %q, want %s", got, want)
 				}
 				then(b, created)
+			})
+		})
+	}
+}
+
+// A user has a running machine name another Node. Its own counts, which is bound to it and has its
+// VM, and the machine names that again. Deleted at once, the own Node is drained, and others are
+// left alone.
+func TestMachineNamesAnotherNodeThanItsOwn(t *testing.T) {
+	for name, others := range map[string][]string{
+		"that does not exist": nil,
+		"of another VM":       {"other"},
+		"of another VM, as others that are bound to the machine": {"other", "o1", "o2", "o3", "o4", "o5", "o6", "o7", "o8", "o9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				m := b.create()
+				b.becomes(v1alpha1.MachineRunning, bootTime+time.Second)
+				var left []string
+				for i, name := range others {
+					node := &corev1.Node{
+						ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: corev1.NodeSpec{ProviderID: "test:///" + name},
+					}
+					if i > 0 {
+						node.Annotations = map[string]string{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()}
+					}
+					b.setNode(node)
+					left = append(left, "Node "+name)
+				}
+				apiserver.Add(b.target, targettest.PodOn("m", "web", "ReplicaSet"))
+				misname := func() {
+					apiserver.Change(b.server, "machines", "n", "m", func(m *v1alpha1.Machine) { m.Labels[v1alpha1.LabelNode] = "other" })
+				}
+				misname()
+				b.pass(0)
+				if m := b.get(); lifecycle.NodeName(m) != "m" || m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
+					t.Errorf("the machine names Node %q and is %s", lifecycle.NodeName(m), m.Status.CurrentStatus.Phase)
+				}
+				misname()
+				b.delete()
+				b.pass(time.Hour)
+				if b.get() != nil || b.evicted["web"] == 0 {
+					t.Errorf("the pod was evicted %d times, and the machine is %+v", b.evicted["web"], b.get())
+				}
+				if got := slices.Sorted(slices.Values(b.left())); !slices.Equal(got, slices.Sorted(slices.Values(left))) {
+					t.Errorf("the target cluster has %q, want %q", got, left)
+				}
 			})
 		})
 	}

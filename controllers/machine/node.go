@@ -144,12 +144,29 @@ func (n *nodes) findByMachine(ctx context.Context, p *pass) error {
 	return nil
 }
 
+// nameOfOwn returns the name of the Node that counts as the machine's: that of a Node that is bound
+// to the machine, where the cache shows one and what is named is not the machine's. Anyone who can
+// write Machines can name any Node, and without its own a machine's VM would be deleted undrained.
+func nameOfOwn(p *pass, named string) string {
+	m := p.world.Machine
+	if node, known := p.cluster.Nodes.Get(types.NamespacedName{Name: named}); known && nodeowner.Relate(m, node) != nodeowner.Foreign {
+		return named
+	}
+	for _, node := range p.cluster.NodesOf(m) {
+		if nodeowner.Relate(m, node) == nodeowner.Own {
+			return node.Name
+		}
+	}
+	return named
+}
+
 // observe records the Node in the world as the cache shows it or, until then, as it was claimed.
 func (n *nodes) observe(p *pass, name string) {
 	p.world.Node = lifecycle.NodeFact{}
 	if name == "" || p.cluster == nil {
 		return
 	}
+	name = nameOfOwn(p, name)
 	if node, known := p.cluster.Nodes.Get(types.NamespacedName{Name: name}); known {
 		n.claims.forget(p.cluster.Key(name))
 		n.note(p, p.cluster.Written.Newest(node))

@@ -107,12 +107,24 @@ func (c *Cluster) Ahead() time.Duration {
 	return c.Lead()
 }
 
+// indexByMachine is the index of Nodes by the UIDs of the machines that they are bound to.
+const indexByMachine = "machine"
+
 // New creates a Cluster whose Nodes the caller provides.
 func New(client kubeclient.Interface) *Cluster {
+	nodes := objectcache.New[*corev1.Node]()
+	_ = nodes.AddIndex(indexByMachine, func(node *corev1.Node) []string { // it is empty
+		ref, _ := v1alpha1.MachineOf(node)
+		return []string{string(ref.UID)}
+	})
 	return &Cluster{
-		Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node](), Written: patch.NewLatest[*corev1.Node](),
-		ByPasses: patch.NewVersions(),
+		Client: client, Evict: evictOnce(client), Nodes: nodes, Written: patch.NewLatest[*corev1.Node](), ByPasses: patch.NewVersions(),
 	}
+}
+
+// NodesOf returns the Nodes in the cache that are bound to the machine with its UID, in no order.
+func (c *Cluster) NodesOf(m *v1alpha1.Machine) []*corev1.Node {
+	return c.Nodes.By(indexByMachine, string(m.UID))
 }
 
 // mostWritten is how much memory a Node takes at most that Wrote remembers. One takes some 10 kB

@@ -31,6 +31,8 @@ func decide(w World) Verdict {
 	switch {
 	case w.PassError != nil:
 		return reportPassError(w)
+	case isMisnamed(w):
+		return nameNode(w)
 	case w.Machine.DeletionTimestamp != nil:
 		return explained(w, decideDelete(w))
 	case !hasFinalizer(w.Machine):

@@ -86,8 +86,8 @@ func drainNode(w World) (v Verdict, wait bool) {
 	return do(DrainNode), true
 }
 
-// nameNode records the name of the Node of a machine that has lost it, or was given a VM by its
-// user.
+// nameNode records the name of the Node of a machine that has lost it, names another one, or was
+// given a VM by its user.
 func nameNode(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if m.Labels == nil {

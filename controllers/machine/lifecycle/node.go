@@ -56,6 +56,12 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 	return w.Node.Node, true
 }
 
+// isMisnamed reports whether the machine names another Node than its own.
+func isMisnamed(w World) bool {
+	node, _ := ownNode(w)
+	return node != nil && node.Name != NodeName(w.Machine)
+}
+
 // wantedNode returns what the Node has to carry because of machine and class. What the API server
 // has rejected is left out, so that an invalid template does not prevent the claim of a Node.
 func wantedNode(w World) nodesync.Wanted {
