@@ -167,3 +167,18 @@ func TestDriverReceivesCredentials(t *testing.T) {
 		}
 	})
 }
+
+// A machine that finalizers of other clients keep says so, and not that it is being deleted.
+func TestFinalizersOfOthersAreNamed(t *testing.T) {
+	onBench(t, func(b *bench) {
+		m := b.create(func(m *v1alpha1.Machine) { m.Finalizers = []string{"other/one", "other/two"} })
+		b.becomes(v1alpha1.MachineRunning, bootTime+time.Second)
+		b.delete()
+		b.pass(time.Hour)
+		want := "The machine and its VM " + b.get().Spec.ProviderID +
+			" are deleted; the Machine remains until other clients have removed their finalizers: other/one, other/two"
+		if got := b.get().Status.LastOperation; got.State != v1alpha1.MachineStateSuccessful || got.Description != want {
+			t.Errorf("%s reports %s, %q; want %q", m.Name, got.State, got.Description, want)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -186,6 +187,13 @@ func removeNode(w World) Verdict {
 	}
 	m := w.Machine.DeepCopy()
 	m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
+	if len(m.Finalizers) > 0 {
+		setOperation(w, m, v1alpha1.LastOperation{
+			Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateSuccessful,
+			Description: fmt.Sprintf("%s; the Machine remains until other clients have removed their finalizers: %s",
+				whatIsGone(w), strings.Join(m.Finalizers, ", ")),
+		})
+	}
 	return Verdict{Do: Rest, Machine: m}.with(v1alpha1.EventDeleted, deleted(w))
 }
 
