@@ -229,7 +229,7 @@ func (c *Controller) release(
 	released, err := ownerref.ReleaseAll(ctx, c.sets.Commit, sets, tried, d)
 	if len(released) > 0 && d.DeletionTimestamp == nil {
 		telemetry.Emit(ctx, c.cfg.Events, d, v1alpha1.EventReleased, fmt.Sprintf(
-			"Released %d MachineSets, because their labels do not match the selector any more; they keep their machines: %s",
+			"Released %d MachineSets, because their labels do not match the selector; they keep their machines: %s",
 			len(released), strings.Join(released, ", ")))
 	}
 	return err

@@ -198,7 +198,7 @@ func (v Verdict) Reason() (code, why string) {
 	case Adopt:
 		return "", fmt.Sprintf("%d sets without a controller match the selector", len(v.Sets))
 	case Release:
-		return "", fmt.Sprintf("%d sets do not match the selector any more", len(v.Sets))
+		return "", fmt.Sprintf("%d sets do not match the selector", len(v.Sets))
 	case Create:
 		return "", "no set has the current template"
 	case Update:

@@ -15,7 +15,7 @@ const releasedFor = time.Hour
 
 // Released returns the message about machines that were released.
 func Released(names []string) string {
-	return fmt.Sprintf("Released %d machines, because their labels do not match the selector any more; others are created in their place: %s",
+	return fmt.Sprintf("Released %d machines, because their labels do not match the selector; others are created in their place: %s",
 		len(names), strings.Join(names, ", "))
 }
 

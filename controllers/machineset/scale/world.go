@@ -181,7 +181,7 @@ func (v Verdict) Reason() (code, why string) {
 	case Adopt:
 		return code, fmt.Sprintf("%d machines without a controller match the selector", len(v.Machines))
 	case Release:
-		return code, fmt.Sprintf("%d machines do not match the selector any more", len(v.Machines))
+		return code, fmt.Sprintf("%d machines do not match the selector", len(v.Machines))
 	case Create:
 		return code, fmt.Sprintf("%d machines are recorded and do not exist", len(v.Ordinals))
 	case Delete:

@@ -84,7 +84,7 @@ func (w *world) actOnSet(s *scale.World, v scale.Verdict) {
 			w.drop(m.UID)
 			delete(w.next, m.UID)
 			w.leaves(m)
-			w.note(Step{Do: Release, Name: m.Name, Set: s.Set.Name, Why: "its labels do not match the selector any more"})
+			w.note(Step{Do: Release, Name: m.Name, Set: s.Set.Name, Why: "its labels do not match the selector"})
 		}
 		s.Owned = slices.Clone(w.machines[s.Set.UID])
 		s.Live = nil
