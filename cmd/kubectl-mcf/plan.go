@@ -300,9 +300,6 @@ func unread(all []view.Missing) []view.Missing {
 	}
 	one := all[0]
 	one.What = "Metrics of " + strings.Join(names, ", ")
-	if one.Right == "" {
-		one.Why += "; where replicas are no pods, a file of --endpoints has to name the address of each"
-	}
 	return []view.Missing{one}
 }
 

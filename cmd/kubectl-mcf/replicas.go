@@ -167,7 +167,8 @@ func (r *replicas) get(ctx context.Context, replica, path string) (string, error
 	if !known {
 		var err error
 		if base, err = r.forward(ctx, replica); err != nil {
-			return "", fmt.Errorf("forward the port of pod %s: %w", replica, err)
+			return "", fmt.Errorf("forward the port of pod %s: %w; where replicas are no pods, --endpoints has to name a file with their addresses",
+				replica, err)
 		}
 		r.urls[replica] = base
 	}
