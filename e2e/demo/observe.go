@@ -28,15 +28,7 @@ const simulatedRuntime = "simulated:"
 // from a watch, which may be late: no goal about them is reached too early by that.
 func observe(ctx context.Context, lab *harness.Lab, leases *follower) (picture, error) {
 	var p picture
-	var err error
-	if p.Deployments, p.Machines, err = observeMachines(ctx, lab); err != nil {
-		return picture{}, err
-	}
-	p.Fleet = leases.fleet(p.Machines)
-	if p.Nodes, err = observeNodes(ctx, lab); err != nil {
-		return picture{}, err
-	}
-	vms, err := lab.Cloud.AllVMs(ctx)
+	vms, err := lab.Cloud.AllVMs(ctx) // first: a machine that is read as Running had its VM before
 	if err != nil {
 		return picture{}, err
 	}
@@ -44,6 +36,13 @@ func observe(ctx context.Context, lab *harness.Lab, leases *follower) (picture, 
 		if v.State != cloudapi.StateTerminated {
 			p.VMs = append(p.VMs, vm{Zone: v.Zone, State: v.State})
 		}
+	}
+	if p.Deployments, p.Machines, err = observeMachines(ctx, lab); err != nil {
+		return picture{}, err
+	}
+	p.Fleet = leases.fleet(p.Machines)
+	if p.Nodes, err = observeNodes(ctx, lab); err != nil {
+		return picture{}, err
 	}
 	p.Pods, err = observePods(ctx, lab)
 	return p, err
