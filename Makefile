@@ -241,7 +241,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@hack/fuzz.sh "$(FUZZTIME)"
 
 .PHONY: bench
-bench: build ## Measure against the floor in LAB_DIR; a missed bar makes it fail
+bench: build build-jaeger ## Measure against the floor in LAB_DIR; a missed bar makes it fail
 	@go build -o bin/ ./e2e/bench
 	@exec bin/bench --lab-dir "$(LAB_DIR)"
 

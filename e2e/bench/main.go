@@ -149,7 +149,8 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 				"tracing, scrape, page, driver, machineconfig, cpu, leader, quota or scale, got %q", part)
 		}
 		if err != nil {
-			return false, err
+			_, reporting := conclude(measured, once, o.dir) // what the parts before it have measured, which takes long
+			return false, errors.Join(fmt.Errorf("%s: %w", part, err), reporting)
 		}
 	}
 	return conclude(measured, once, o.dir)

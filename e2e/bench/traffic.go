@@ -65,9 +65,9 @@ func receivedForOwn(ctx context.Context, lab *harness.Lab, size int) (most traff
 }
 
 // receivedOf returns what each replica receives while machines and their Nodes change, and what of
-// that is constant traffic. The safety controller counts the machines of a namespace once a minute:
-// what the leader reads for that is not of the changes, so that a measurement during which it does
-// so is repeated.
+// that is constant traffic. What replicas list is not of the changes, so that a measurement during
+// which one lists is repeated: the safety controller counts machines once a minute, and watches of
+// slots are merged a minute after slots have moved.
 func receivedOf(ctx context.Context, lab *harness.Lab, changed []v1alpha1.Machine) (always, came map[string]traffic, err error) {
 	for {
 		position, err := lab.AuditEnd()
@@ -84,11 +84,12 @@ func receivedOf(ctx context.Context, lab *harness.Lab, changed []v1alpha1.Machin
 		if err != nil {
 			return nil, nil, err
 		}
-		requests, err := lab.Requests(position)
-		if err != nil {
+		requests, err1 := lab.Requests(position)
+		watches, err2 := lab.Watches(position)
+		if err := errors.Join(err1, err2); err != nil {
 			return nil, nil, err
 		}
-		if slices.ContainsFunc(requests, isCount) {
+		if slices.ContainsFunc(slices.Concat(requests, watches), isList) {
 			continue
 		}
 		longer := busy.Seconds() / quiet.Seconds()
@@ -99,9 +100,9 @@ func receivedOf(ctx context.Context, lab *harness.Lab, changed []v1alpha1.Machin
 	}
 }
 
-// isCount reports whether a request is a part of a count of machines by the leader.
-func isCount(r harness.Request) bool {
-	return r.Verb == "list" && r.Resource == "machines" && strings.HasSuffix(r.UserAgent, "leader)")
+// isList reports whether a replica lists objects of slots, also as the beginning of a watch.
+func isList(r harness.Request) bool {
+	return r.IsFleet() && slices.Contains(slotted, r.Resource) && (r.Verb == "list" || strings.Contains(r.URI, "sendInitialEvents=true"))
 }
 
 // during returns what each replica receives while f runs, and how long that takes.
@@ -144,8 +145,10 @@ func received(ctx context.Context, lab *harness.Lab) (map[string]traffic, error)
 	return all, nil
 }
 
-// touch changes an annotation of machines and their Nodes that no template contains.
+// touch changes an annotation of machines and their Nodes that no template contains, each time to
+// another value.
 func touch(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench/touched-at":%q}}}`, time.Now())
 	work := make(chan v1alpha1.Machine)
 	var mu sync.Mutex
 	var failed error
@@ -153,7 +156,7 @@ func touch(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine) e
 	for range writers {
 		running.Go(func() {
 			for m := range work {
-				if err := touchOne(ctx, lab, m); err != nil {
+				if err := touchOne(ctx, lab, m, patch); err != nil {
 					mu.Lock()
 					failed = errors.Join(failed, err)
 					mu.Unlock()
@@ -169,8 +172,7 @@ func touch(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine) e
 	return failed
 }
 
-func touchOne(ctx context.Context, lab *harness.Lab, m v1alpha1.Machine) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench/touched-at":%q}}}`, m.ResourceVersion)
+func touchOne(ctx context.Context, lab *harness.Lab, m v1alpha1.Machine, patch []byte) error {
 	if _, err := lab.Machines.MachineV1alpha1().Machines(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("change machine %s: %w", m.Name, err)
