@@ -27,13 +27,8 @@ type row struct {
 	Bar   float64 `json:"bar"`
 }
 
-// barsFile has the bars by names of rows. That of a row with perFloor is a multiple of the floor:
-// how long API servers take for the same differs between machines, and from hour to hour.
-//
 //go:embed bars.json
 var barsFile []byte
-
-const perFloor = "/floor"
 
 // report takes the median of each figure over all runs.
 func report(samples []sample) ([]row, error) {
@@ -48,16 +43,12 @@ func report(samples []sample) ([]row, error) {
 	slices.Sort(names)
 	var rows []row
 	for _, name := range names {
-		value := median(samples, func(s sample) float64 { return s[name].value })
-		floor := median(samples, func(s sample) float64 { return s[name].floor })
 		bar, known := bars[barOf(name)]
-		if !known {
-			bar, known = bars[barOf(name)+perFloor]
-			bar = round(bar * floor)
-		}
 		if !known {
 			return nil, fmt.Errorf("bars.json has no bar for %s", name)
 		}
+		value := median(samples, func(s sample) float64 { return s[name].value })
+		floor := median(samples, func(s sample) float64 { return s[name].floor })
 		r := row{Name: name, Value: round(value), Floor: round(floor), Unit: unit(name), Bar: bar}
 		if floor > 0 {
 			r.Ratio = round(value / floor)
