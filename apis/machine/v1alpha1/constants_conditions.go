@@ -56,7 +56,7 @@ const (
 	// Else it is not there.
 	MachineSetFrozen MachineSetConditionType = "Frozen"
 	// MachineSetMachinesReleased is True for an hour after the set has released machines, because
-	// their labels do not match its selector any more. It creates others in their place. Else it is
+	// their labels do not match its selector. It creates others in their place. Else it is
 	// not there. MCM does not have it.
 	MachineSetMachinesReleased MachineSetConditionType = "MachinesReleased"
 	// MachineSetCreationDelayed is True while machines of the set fail again and again soon after

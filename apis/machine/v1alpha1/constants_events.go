@@ -109,7 +109,7 @@ func machineSetEvents() []EventReason {
 		{
 			EventReleased, true,
 			[]string{"MachineSet", "MachineDeployment"},
-			"Machines of the set, or MachineSets of the deployment, do not match the selector any more, are no longer its own, and live on. " +
+			"Machines of the set, or MachineSets of the deployment, do not match the selector, are no longer its own, and live on. " +
 				"Others are created in their place. The message names them.",
 			"If that was not intended, find the client that changes their labels and restore these, or delete what was released. " +
 				"See [what drifts out of a selector](operations/rollouts.md#what-drifts-out-of-a-selector).",

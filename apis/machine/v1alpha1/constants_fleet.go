@@ -101,7 +101,7 @@ const AnnotationOvershooting = FleetDomain + "overshooting"
 const AnnotationMachineConfig = FleetDomain + "machine-config"
 
 // AnnotationReleasedBy is the UID of the last controller of the object, which has released it
-// because its labels did not match the selector any more. It is written with the release, and
+// because its labels did not match the selector. It is written with the release, and
 // removed with an adoption.
 //
 // On: Machines, MachineSets. By: fleet. Value: UID. See:

@@ -138,7 +138,7 @@ func CollisionError(released int) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"the MachineDeployment has released %d MachineSets whose labels do not match its selector any more, and they keep their machines; "+
+		"the MachineDeployment has released %d MachineSets whose labels do not match its selector, and they keep their machines; "+
 			"find the client that changes their labels, and restore these or delete the MachineSets", released,
 	)
 }

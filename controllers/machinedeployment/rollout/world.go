@@ -133,7 +133,7 @@ const (
 	// Adopt sets the deployment as the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
 	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the
-	// selector any more, or remain when the deployment is deleted.
+	// selector, or remain when the deployment is deleted.
 	Release Action = "Release"
 	// Create creates Verdict.Sets[0].
 	Create Action = "Create"

@@ -54,7 +54,7 @@ func (c *Counter) Decide(l Limits) (verdicts []Verdict) {
 				is.live, is.replicas, is.created, l.high(is.replicas))})
 		case c.drifts(l, is, set):
 			verdicts = append(verdicts, Verdict{Set: set, Freeze: true, Why: fmt.Sprintf(
-				"The MachineSet has released %d machines that still exist and whose labels do not match its selector any more, "+
+				"The MachineSet has released %d machines that still exist and whose labels do not match its selector, "+
 					"and has created %d in their place",
 				is.released, is.created)})
 		case c.deploymentOvershoots(l, now, set):

@@ -195,6 +195,6 @@ func (w *world) release(set *v1alpha1.MachineSet) {
 	delete(w.machines, set.UID)
 	w.removeSet(set.UID)
 	w.note(Step{
-		Do: Release, Name: set.Name, Why: "its labels do not match spec.selector any more; it keeps its machines: " + strings.Join(names, ", "),
+		Do: Release, Name: set.Name, Why: "its labels do not match spec.selector; it keeps its machines: " + strings.Join(names, ", "),
 	})
 }

@@ -131,7 +131,7 @@ const (
 	// reboot.
 	RebootNode Action = "RebootNode"
 	ApplyNode  Action = "ApplyNode"
-	// Release lets a MachineSet or machine go that does not match the selector any more.
+	// Release lets a MachineSet or machine go that does not match the selector.
 	Release Action = "Release"
 )
 
